@@ -43,8 +43,8 @@ def counted(source: RecordSource, unit: UnitRule | None = None) -> list[int]:
     return tabulate(source, DOMAIN, RULE, unit).answer(Identity(2)).tolist()
 
 
-def folder_of(path: Path) -> RecordSource:
-    return RecordSource(path, kind="parquet", engine="spark")
+def folder_of(path: Path, engine: str = "spark") -> RecordSource:
+    return RecordSource(path, kind="parquet", engine=engine)
 
 
 # files ---------------------------------------------------------------------------------------------
@@ -79,15 +79,33 @@ LEFT = {
 }
 
 
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
 @pytest.mark.parametrize("case", LEFT)
-def test_a_folder_with_anything_else_is_refused(tmp_path: Path, case: str) -> None:
-    """Spark would leave it out without a word, or take NULL for what is not there."""
+def test_a_folder_with_anything_else_is_refused(tmp_path: Path, case: str, engine: str) -> None:
+    """Engines would leave it out without a word, or take NULL for what is not there."""
     name, make, told = LEFT[case]
+    if engine == "duckdb" and case == "a hidden file":
+        pytest.skip("DuckDB reads it as any other")
     written(tmp_path / "first.parquet")
     make(tmp_path / name)
     with pytest.raises(DataError, match=told) as refused:
-        counted(folder_of(tmp_path))
+        counted(folder_of(tmp_path, engine))
     assert "SECRET" not in str(refused.value)
+
+
+def test_duckdb_counts_a_folder_as_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "sex=M"
+    folder.mkdir()
+    for name in ("a.parquet", "b.parquet"):
+        written(folder / name)
+    (folder / "_SUCCESS").touch()
+    assert counted(folder_of(folder, "duckdb")) == [4, 2]
+    written(folder / "c.parquet", other=["x"], sex=["M"])
+    with pytest.raises(DataError, match=r"c\.parquet: has other columns than a\.parquet"):
+        counted(folder_of(folder, "duckdb"))
+    (folder / "c.parquet").rename(folder / "a*.parquet")
+    with pytest.raises(DataError, match="stand for other names here"):
+        counted(folder_of(folder, "duckdb"))
 
 
 def test_an_empty_folder_and_names_that_spark_leaves_out_are_refused(tmp_path: Path) -> None:

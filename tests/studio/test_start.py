@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from tests.studio.test_server import asked
 
 from tabulae.errors import TabulaeError
+from tabulae.spec import read_spec
 from tabulae.studio import Studio
 from tabulae.studio.start import starts
 
@@ -49,6 +53,29 @@ def test_a_folder_offers_its_specs_its_records_and_the_tables_of_databases(tmp_p
     ]
     assert 'categories = ["F", "M"]' in starts(tmp_path)[2].open().text
     assert [start.words for start in starts(tmp_path / "town.duckdb")] == words[2:4]
+
+
+def test_a_folder_of_parquet_files_is_one_table(tmp_path: Path) -> None:
+    (folder := tmp_path / "people").mkdir()
+    for name, sex in (("a.parquet", "XVALUEX"), ("b.parquet", "YVALUEY")):
+        parquet.write_table(pa.table({"sex": [sex], "young": [True], "age": [34567]}), folder / name)
+    assert [start.words for start in starts(tmp_path)] == [
+        "the records in the 2 files of the folder people",
+        "a new spec",
+    ]
+    whole, new = starts(folder)
+    assert new.open().path == tmp_path / "spec.toml"  # a folder of records holds nothing else
+    document = whole.open()
+    assert document.path == tmp_path / "people.toml"
+    assert not any(value in document.text for value in ("VALUE", "34567"))
+    source = tomllib.loads(document.text)["source"]
+    assert (source["path"], source["kind"]) == ("people", "parquet")
+    document.save()
+    finished = document.text.replace('todo = "list the values that it may hold"', "categories = [1]", 1)
+    finished = "\n".join(line for line in finished.splitlines() if "todo =" not in line)
+    document.path.write_text(finished)
+    spec = read_spec(document.path)
+    assert spec.source.file.resolve() == folder.resolve()
 
 
 def test_a_new_spec_is_begun_where_there_is_none(tmp_path: Path) -> None:

@@ -147,14 +147,19 @@ def demo(
 
 @app.command()
 def init(
-    file: Annotated[
-        Path, typer.Argument(help="The records: a CSV, Parquet or DuckDB file.", show_default=False)
+    place: Annotated[
+        str,
+        typer.Argument(
+            help="The records: a CSV, Parquet or DuckDB file, a folder of Parquet files, or a PostgreSQL url.",
+            show_default=False,
+            metavar="FILE",
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The spec to write; it must not exist.")] = Path("spec.toml"),
     peek: Annotated[
         bool, typer.Option("--peek", help="Read the records, too, and draft domains from their values.")
     ] = False,
-    table: Annotated[str | None, typer.Option(help="The table, in a DuckDB file of several.")] = None,
+    table: Annotated[str | None, typer.Option(help="The table, in a database of several.")] = None,
     json: Json = False,
     show_confidential: Confidential = False,
 ) -> None:
@@ -162,7 +167,7 @@ def init(
     from . import init as commands_init
 
     _guard(
-        lambda: commands_init.init(file, out, peek, table, json),
+        lambda: commands_init.init(place, out, peek, table, json),
         json=json,
         show_confidential=show_confidential,
     )
@@ -190,11 +195,13 @@ def plan(
 @app.command()
 def studio(
     place: Annotated[
-        Path,
+        str,
         typer.Argument(
-            help="A spec, or records to draft one for, or a folder of either.", show_default=False
+            help="A spec; records to draft one for: a file, a folder of Parquet files, or a PostgreSQL url; or a "
+            "folder of any of these.",
+            show_default=False,
         ),
-    ] = Path(),
+    ] = ".",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 0,
 ) -> None:
     """Design a release on a local page: a form, the spec, and its plan."""

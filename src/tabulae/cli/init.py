@@ -18,12 +18,12 @@ from ..spec.draft import Draft, draft_of, source_of
 from .output import emit, progress
 
 
-def init(file: Path, out: Path, peek: bool, table: str | None, json: bool) -> None:
-    """Draft a spec for a file of records."""
+def init(records: str, out: Path, peek: bool, table: str | None, json: bool) -> None:
+    """Draft a spec for a file of records, a folder of them, or a table of a server."""
     if os.path.lexists(out):
         raise ReleaseError(f"{out} exists: name another file with --out")
     require_parent(out)
-    source = source_of(file, table)
+    source = source_of(records, table)
     columns = declared_columns(source)
     if peek:
         looked = [c for c in columns if c.can_be_counted and not c.has_domain]

@@ -1,9 +1,9 @@
-"""Domains that a database declares by CHECK constraints: lists of values, and bounds of whole numbers."""
+"""What files and databases declare of their columns: names, types, and the values that a column may hold."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +16,9 @@ from ..domain import TOTAL_LABEL
 from ..errors import DataError, InvalidArgument
 from .dialect import csv_header
 from .engines.duckdb import DATABASE, attached, connected, schema_and_name, stored_table
+from .engines.postgresql import ServerColumn, server_columns, server_tables
 from .failures import redacted
+from .parquet_files import column_names, parquet_files
 from .source import RecordSource, open_records
 from .stat_files import STAT_KINDS, StatFile
 from .values import whole_number
@@ -48,11 +50,12 @@ class Checked:
         return Checked(values, low, high)
 
 
-def domains_by_checks(constraints: Iterable[str]) -> dict[str, Checked]:
+def domains_by_checks(constraints: Iterable[str], dialect: str = "duckdb") -> dict[str, Checked]:
     """Column, in small letters -> what the constraints of its table say of it alone.
 
     Understood are comparisons of one column with whole numbers (``=``, ``<``, ``<=``, ``>``, ``>=``, ``BETWEEN``),
-    lists (``IN``, or ``=`` joined by ``OR``), and any of these joined by ``AND``. Anything else says nothing here.
+    lists (``IN``, ``= ANY``, or ``=`` joined by ``OR``), and any of these joined by ``AND``. Anything else says nothing
+    here.
 
     >>> found = domains_by_checks(["(age >= 0 AND age <= 114)", "sex IN ('F', 'M')", "length(name) > 1"])
     >>> found["age"].low, found["age"].high, found["sex"].values
@@ -61,7 +64,7 @@ def domains_by_checks(constraints: Iterable[str]) -> dict[str, Checked]:
     found: dict[str, Checked] = {}
     for text in constraints:
         try:
-            whole = sqlglot.parse_one(text, dialect="duckdb")
+            whole = sqlglot.parse_one(text, dialect=dialect)
         except SqlglotError:
             continue
         for part in _joined(whole, exp.And):
@@ -100,11 +103,14 @@ def _compared(part: Node) -> tuple[str, Checked] | None:
     kind = type(part)
     if kind not in mirrored or not isinstance(part, exp.Binary):
         return None
-    column, literal = part.this.unnest(), part.expression.unnest()
-    if isinstance(literal, exp.Column):
+    column, literal = part.this, part.expression
+    if isinstance(_bare(literal), exp.Column):
         column, literal, kind = literal, column, mirrored[kind]
     if kind is exp.EQ:
-        values = _values([literal])
+        listed = _bare(literal.this) if isinstance(literal, exp.Any) else None
+        if listed is not None and not isinstance(listed, exp.Array):
+            return None
+        values = _values([literal] if listed is None else listed.expressions)
         return None if values is None else _of(column, Checked(values))
     number = _whole(literal)
     if number is None:
@@ -128,24 +134,47 @@ def _alternatives(parts: list[tuple[str, Checked] | None]) -> tuple[str, Checked
 
 
 def _of(column: Node, checked: Checked) -> tuple[str, Checked] | None:
-    column = column.unnest()
+    column = _bare(column)
     return (column.name.lower(), checked) if isinstance(column, exp.Column) else None
+
+
+def _bare(node: Node) -> Node:
+    """Without parentheses and casts: what is said of a column as another type holds of values that can be listed."""
+    node = node.unnest()
+    return _bare(node.this) if isinstance(node, exp.Cast) else node
 
 
 def _values(nodes: Iterable[Node]) -> _Values | None:
     """Literals, all text or all whole numbers."""
     values: list[str | int] = []
     for node in nodes:
-        node = node.unnest()
-        value = node.name if isinstance(node, exp.Literal) and node.is_string else _whole(node)
+        value = _value(node)
         if value is None or value in values:
             return None
         values.append(value)
     return tuple(values) if len({type(value) for value in values}) == 1 else None
 
 
+def _value(node: Node) -> str | int | None:
+    """A literal, which PostgreSQL writes as text of a type."""
+    node = node.unnest()
+    if isinstance(node, exp.Cast):
+        value, told = _value(node.this), node.to.this
+        if told in exp.DataType.INTEGER_TYPES:
+            return int(value) if isinstance(value, int) or (value and _INTEGER.fullmatch(value)) else None
+        return value if isinstance(value, str) and told in _TEXT else None
+    return node.name if isinstance(node, exp.Literal) and node.is_string else _whole(node)
+
+
+_INTEGER = re.compile(r"-?[0-9]+")
+_TEXT = {*exp.DataType.TEXT_TYPES, exp.DataType.Type.BPCHAR}
+
+
 def _whole(node: Node) -> int | None:
     node = node.unnest()
+    if isinstance(node, exp.Cast):
+        value = _value(node)
+        return value if isinstance(value, int) else None
     if isinstance(node, exp.Neg):
         number = _whole(node.this)
         return None if number is None else -number
@@ -209,14 +238,14 @@ _MOST_LISTED = 10_000  # values of a declared list: longer ones are code lists, 
 def declared_columns(source: RecordSource) -> list[DeclaredColumn]:
     """The columns of a source as they are declared, in order.
 
-    A CSV file declares names, in its first line; a Parquet file names and types, in its footer; a table of DuckDB
+    A CSV file declares names, in its first line; a Parquet file names and types, in its footer; a table of a database
     names, types and, by ENUM and CHECK, which values a column may hold; a file of SPSS, SAS or Stata names, types and
     value labels.
 
     Privacy:
-        Reads the first line of a CSV file and no other, the footer of a Parquet file and no statistics in it, and the
-        catalogue of a database. Where a CSV file has no header its first line is a record: a line that does not look
-        like names is refused, without quoting it.
+        Reads the first line of a CSV file and no other, the footers of Parquet files and no statistics in them, and the
+        catalogue of a database: no table of it, and no statistics of one. Where a CSV file has no header its first line
+        is a record: a line that does not look like names is refused, without quoting it.
 
     Example:
         >>> import tempfile, pathlib
@@ -228,36 +257,40 @@ def declared_columns(source: RecordSource) -> list[DeclaredColumn]:
     """
     source.check_exists()
     stat = dict.fromkeys((kind.name for kind in STAT_KINDS), _stat_file)
-    read = ({"csv": _csv, "parquet": _parquet, "duckdb": _table} | stat).get(source.kind)
+    by_kind = {"csv": _csv, "parquet": _parquet, "duckdb": _table, "postgresql": _server_table}
+    read = (by_kind | stat).get(source.kind)
     if read is None:
         raise InvalidArgument(f"{source.name}: what {source.kind} declares of its columns is not read here")
     return redacted(source.name, lambda: read(source))
 
 
-def only_table(path: Path) -> str:
-    """The one table of a DuckDB file."""
-    names = stored_tables(path)
+def only_table(place: Path | str) -> str:
+    """The one table of a DuckDB file, or of a database by its url."""
+    names = stored_tables(place)
     if len(names) > 1:
-        raise InvalidArgument(f"{path.name} has several tables: name one with --table ({', '.join(names)})")
+        name = place.name if isinstance(place, Path) else "the database"
+        raise InvalidArgument(f"{name} has several tables: name one with --table ({', '.join(names)})")
     return names[0]
 
 
-def stored_tables(path: Path) -> list[str]:
-    """The tables of a DuckDB file, by name.
+def stored_tables(place: Path | str) -> list[str]:
+    """The tables of a DuckDB file, or of a database by its url, by name; of a server those that the user may read.
 
     Raises:
         DataError: it has none, or cannot be read.
     """
-    RecordSource(path, "duckdb", table="any").check_exists()
-    names = redacted(path.name, lambda: _tables(path))
+    url, path = (place, None) if isinstance(place, str) else (None, place)
+    source = RecordSource(path, None if url else "duckdb", table="any", url=url)
+    source.check_exists()
+    names = redacted(source.name, lambda: _tables(source) if url is None else server_tables(source))
     if not names:
-        raise DataError(f"{path.name} has no table")
+        raise DataError(f"{'the database' if path is None else path.name} has no table")
     return names
 
 
-def _tables(path: Path) -> list[str]:
+def _tables(source: RecordSource) -> list[str]:
     with connected() as connection:
-        present = attached(connection, RecordSource(path, "duckdb", table="any"))
+        present = attached(connection, source)
     return [name if schema == "main" else f"{schema}.{name}" for schema, name in sorted(present)]
 
 
@@ -289,7 +322,9 @@ def _is_number(text: str) -> bool:
 def _parquet(source: RecordSource) -> list[DeclaredColumn]:
     from pyarrow import parquet
 
-    schema = parquet.read_schema(source.file)
+    files = parquet_files(source)
+    column_names(source, files)
+    schema = parquet.read_schema(files[0])
     if len(set(schema.names)) != len(schema.names) or not all(name.strip() for name in schema.names):
         raise DataError(f"{source.name}: columns have no name, or share one: name them apart")
     return [_field(field) for field in schema]
@@ -349,14 +384,20 @@ def _constraints(
 
 def _column(name: str, kind: Any, checked: Checked, *, key: bool) -> DeclaredColumn:
     told = kind.id if kind.id == "enum" else str(kind)
-    if key:
-        return DeclaredColumn(name, told, "other", key=True, by="the primary key, or unique")
-    if kind.id == "enum":
+    if kind.id == "enum" and not key:
         values = tuple(str(value) for value in dict(kind.children)["values"])
         return DeclaredColumn(name, told, "text", values if _can_be_labels(values) else None, by="ENUM")
-    if kind.id == "boolean":
-        return DeclaredColumn(name, told, "truth values", ("false", "true"), by="the type")
-    content: Content = "whole numbers" if kind.id in _WHOLE else "text" if kind.id == "varchar" else "other"
+    contents: Mapping[str, Content] = {"boolean": "truth values", "varchar": "text"}
+    content: Content = "whole numbers" if kind.id in _WHOLE else contents.get(kind.id, "other")
+    return _checked(name, told, content, checked, key=key)
+
+
+def _checked(name: str, told: str, content: Content, checked: Checked, *, key: bool) -> DeclaredColumn:
+    """A column of a database, with what CHECK says of it."""
+    if key:
+        return DeclaredColumn(name, told, "other", key=True, by="the primary key, or unique")
+    if content == "truth values":
+        return DeclaredColumn(name, told, content, ("false", "true"), by="the type")
     numbers = tuple(value for value in checked.values or () if isinstance(value, int))
     words = tuple(value for value in checked.values or () if isinstance(value, str))
     listed = {"whole numbers": numbers, "text": words}.get(content)
@@ -366,6 +407,27 @@ def _column(name: str, kind: Any, checked: Checked, *, key: bool) -> DeclaredCol
     if content == "whole numbers" and low is not None and high is not None and high - low < _MOST_NUMBERS:
         return DeclaredColumn(name, told, content, bounds=(low, high), by="CHECK")
     return DeclaredColumn(name, told, content)
+
+
+def _server_table(source: RecordSource) -> list[DeclaredColumn]:
+    columns, checks = server_columns(source)
+    of_table = domains_by_checks(checks, "postgres")
+    small = [column.name.lower() for column in columns]
+    return [_server_column(c, of_table if small.count(c.name.lower()) == 1 else {}) for c in columns]
+
+
+def _server_column(column: ServerColumn, of_table: Mapping[str, Checked]) -> DeclaredColumn:
+    if column.labels is not None and not column.key:
+        labels = column.labels if _can_be_labels(column.labels) else None
+        return DeclaredColumn(column.name, column.type, "text", labels, by="ENUM")
+    checked = domains_by_checks(column.checks, "postgres").get("value", Checked())
+    checked = checked.also(of_table.get(column.name.lower(), Checked()))
+    contents: Mapping[str, Content] = {
+        "text": "text",
+        "bool": "truth values",
+        **dict.fromkeys(("int2", "int4", "int8"), "whole numbers"),
+    }
+    return _checked(column.name, column.type, contents.get(column.kind, "other"), checked, key=column.key)
 
 
 def _can_be_labels(values: Sequence[int | str]) -> bool:

@@ -250,7 +250,7 @@ class RecordSource:
     divided by commas, double quotes around fields and doubled within them, UTF-8, and one line of column names.
 
     Args:
-        path: the file, or for Spark also a folder of Parquet files; None for a server.
+        path: the file, or a folder of Parquet files; None for a server.
         kind: "csv", "parquet", "duckdb" or "postgresql"; by the ending of the path, or the url, where not given.
         table: for a DuckDB file or a server the table or view, as ``persons`` or ``schema.persons``.
         engine: what reads and counts the records: "duckdb" or "spark" for files, "postgresql" for its own tables;
@@ -331,9 +331,11 @@ class RecordSource:
         if self.path is None:
             return
         if self.path.is_dir():
-            if self.engine == "spark":
+            if self.kind == PARQUET.name:
                 return
-            raise DataError(f"{self.path} is a folder: the source must be one file")
+            raise DataError(
+                f"{self.path} is a folder: the source must be one file, or a folder of Parquet files"
+            )
         if not self.path.exists():
             raise DataError(f"{self.path} does not exist: check [source] path, which is relative to the spec")
         if not self.path.is_file():

@@ -13,10 +13,11 @@ from pathlib import Path
 import tomli_w
 
 from ..domain import RESULT_COLUMNS
-from ..errors import DataError, Unsupported
+from ..errors import DataError, InvalidArgument
 from ..sources.declared import DeclaredColumn, only_table
 from ..sources.dialect import RFC4180, Dialect, find_dialect
-from ..sources.source import CSV, RecordSource, kind_of, kinds, server_of
+from ..sources.parquet_files import parquet_files
+from ..sources.source import CSV, PARQUET, RecordSource, is_url, kind_of, kinds, url_mistake
 
 _POLICIES = ("unknown", "null")  # keys of [attributes] that are not attributes
 _RESERVED = frozenset(
@@ -68,23 +69,30 @@ class Draft:
         return not (self.found or self.labelled or self.todo) and bool(self.declared)
 
 
-def source_of(file: Path, table: str | None = None) -> RecordSource:
+def source_of(place: Path | str, table: str | None = None) -> RecordSource:
     """The records that a spec is drafted for; what divides the fields of a CSV file is found out.
 
+    Args:
+        place: a file, a folder of Parquet files, or the url of a database, which is text.
+        table: which one, where there are several.
+
     Raises:
-        DataError: there is no such file, or its ending does not say what it is.
-        Unsupported: it is a server.
-        InvalidArgument: a database has several tables, and none is named.
+        DataError: there is no such file, or its ending does not say what it is; a server does not answer.
+        InvalidArgument: there are several tables, and none is named; the url cannot be one, or holds a password.
     """
-    if server_of(str(file)):
-        raise Unsupported(
-            "a draft is made from a file: export one row of the table with its header, draft from that, and write "
-            'url = "postgresql://host/database" and table = "persons" in place of path'
-        )
+    if isinstance(place, str) and is_url(place):
+        if mistake := url_mistake(place):
+            raise InvalidArgument(f"the address of the records {mistake}")
+        return RecordSource(url=place, table=table or only_table(place))
+    file = Path(place)
+    if file.is_dir():
+        source = RecordSource(file, PARQUET.name)
+        if not any(each.suffix.lower() in PARQUET.endings for each in file.iterdir()):
+            raise DataError(f"{file}: a folder: name a file in it")
+        parquet_files(source)
+        return source
     if not file.is_file():
-        raise DataError(
-            f"{file}: {'a folder: name a file in it' if file.is_dir() else 'no such file: check the path'}"
-        )
+        raise DataError(f"{file}: no such file: check the path")
     kind = kind_of(str(file))
     if kind is None:
         raise DataError(
@@ -100,9 +108,12 @@ def draft_of(
     source: RecordSource, columns: Sequence[DeclaredColumn], folder: Path, *, peeked: bool = False
 ) -> Draft:
     """Draft a spec for the columns of a source, with the path of its file relative to the folder of the spec."""
+    if source.url is not None:
+        title = str(source.table).rpartition(".")[2]
+        return draft_spec(title, source.url, columns, table=source.table, peeked=peeked)
     path = Path(os.path.relpath(source.file.resolve(), folder.resolve())).as_posix()
     return draft_spec(
-        source.file.stem, path, columns, table=source.table, dialect=source.dialect, peeked=peeked
+        source.file.resolve().stem, path, columns, table=source.table, dialect=source.dialect, peeked=peeked
     )
 
 
@@ -115,7 +126,15 @@ def draft_spec(
     dialect: Dialect = RFC4180,
     peeked: bool = False,
 ) -> Draft:
-    """Draft a spec that counts the records of one file.
+    """Draft a spec that counts the records of a file, a folder of Parquet files, or a table.
+
+    Args:
+        title: of the release.
+        path: of the file or the folder, or the url of a database.
+        columns: as they are declared.
+        table: of a database.
+        dialect: of a CSV file.
+        peeked: whether the records were read.
 
     Attributes with a declared domain are complete. The others have a key ``todo``, which no spec may have: reading
     the document tells, for each of them, what is to be filled in.
@@ -187,7 +206,12 @@ def _source(path: str, table: str | None, dialect: Dialect) -> list[str]:
         written.append(f"encoding = {_text(dialect.encoding)}")
     return [
         "[source]                          # where the records are; published is its kind only",
-        f"path = {_text(path)}",
+        f"{'url' if is_url(path) else 'path'} = {_text(path)}",
+        *(
+            []
+            if is_url(path) or kind_of(path)
+            else ['kind = "parquet"                  # the files of a folder']
+        ),
         *written,
         *([] if table is None else [f"table = {_text(table)}"]),
         'unit = "person"                   # what the promise protects: one of them more or less, or replaced',

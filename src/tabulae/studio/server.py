@@ -67,15 +67,16 @@ class Studio:
         Opens no record. Of the ledger the plan's page says what is left. It listens on this machine alone.
     """
 
-    def __init__(self, place: Path, port: int = 0) -> None:
+    def __init__(self, place: str | Path, port: int = 0) -> None:
         """Listen, at a free port where none is given, and begin with the plan.
 
         Args:
-            place: a spec, a file of records, or a folder: see :func:`~tabulae.studio.start.starts`.
+            place: a spec, records, or a folder: see :func:`~tabulae.studio.start.starts`.
             port: where to listen.
 
         Raises:
-            ReleaseError, DataError: there is no such file, or it is not what its name says.
+            ReleaseError, DataError: there is no such file, or it is not what its name says; a server does not answer.
+            InvalidArgument: the url of a database cannot be one, or holds a password.
             OSError: the port is taken.
         """
         self.token = secrets.token_urlsafe(32)

@@ -1,15 +1,17 @@
-"""What a studio begins with: a spec, a new one, or a draft of what a file declares. No record is read."""
+"""What a studio begins with: a spec, a new one, or a draft of what records declare. No record is read."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ..errors import TabulaeError
+from ..errors import InvalidArgument, TabulaeError
 from ..sources.declared import declared_columns, stored_tables
-from ..sources.source import kind_of, kinds
+from ..sources.parquet_files import parquet_files
+from ..sources.source import PARQUET, RecordSource, is_url, kind_of, kinds, url_mistake
 from ..spec.draft import draft_of, source_of
 from .document import Document
 
@@ -34,15 +36,25 @@ class Start:
     open: Callable[[], Document]
 
 
-def starts(place: Path) -> list[Start]:
+def starts(place: str | Path) -> list[Start]:
     """What there is to begin with at a place: one thing, or those of a folder or a database to choose from.
 
+    Args:
+        place: a spec; records, as a file, a folder of Parquet files or the url of a database; or a folder of any.
+
     Raises:
-        ReleaseError: there is nothing.
+        ReleaseError, DataError: there is nothing.
+        InvalidArgument: the url cannot be one, or holds a password.
     """
+    if isinstance(place, str) and is_url(place):
+        if mistake := url_mistake(place):
+            raise InvalidArgument(f"the address of the records {mistake}")
+        return [
+            Start(f"the table {table}", partial(_drafted, place, table)) for table in stored_tables(place)
+        ]
+    place = Path(place)
     if place.is_dir():
-        found = [start for file in sorted(place.iterdir()) if file.is_file() for start in _in_folder(file)]
-        return [*found, Start("a new spec", partial(_new, _free(place / "spec.toml")))]
+        return _in_place(place.resolve())
     if kind_of(str(place)) is not None and place.suffix != ".toml":
         return list(_of_records(place))
     if place.suffix == ".toml" and not place.exists() and place.resolve().parent.is_dir():
@@ -50,14 +62,37 @@ def starts(place: Path) -> list[Start]:
     return [Start(place.name, partial(Document, place))]
 
 
+def _in_place(folder: Path) -> list[Start]:
+    """What a folder has, and a new spec; where it holds Parquet files and nothing else, that stands beside it."""
+    if whole := _parts(folder):
+        found = [Start(f"the records in the {whole} files of {folder.name}", partial(_drafted, folder, None))]
+        beside = folder.parent
+    else:
+        found = [start for file in sorted(folder.iterdir()) for start in _in_folder(file)]
+        beside = folder
+    return [*found, Start("a new spec", partial(_new, _free(beside / "spec.toml")))]
+
+
 def _in_folder(file: Path) -> Iterator[Start]:
-    if file.suffix == ".toml":
+    if file.is_dir():
+        if whole := _parts(file):
+            told = f"the records in the {whole} files of the folder {file.name}"
+            yield Start(told, partial(_drafted, file, None))
+    elif file.suffix == ".toml":
         yield Start(f"the spec {file.name}", partial(Document, file))
-    elif kind_of(str(file)) is not None and not _is_ledger(file):
+    elif kind_of(str(file)) is not None and file.is_file() and not _is_ledger(file):
         try:
             yield from _of_records(file)
         except TabulaeError:
             return
+
+
+def _parts(folder: Path) -> int:
+    """How many Parquet files a folder of records holds; 0 for a folder of anything else."""
+    try:
+        return len(parquet_files(RecordSource(folder, PARQUET.name)))
+    except (TabulaeError, OSError):
+        return 0
 
 
 def _is_ledger(file: Path) -> bool:
@@ -76,16 +111,19 @@ def _of_records(file: Path) -> Iterator[Start]:
         yield Start(f"the table {table} of {file.name}", partial(_drafted, file, table))
 
 
-def _drafted(file: Path, table: str | None) -> Document:
-    """The draft that `tabulae init` makes, not saved yet.
+def _drafted(place: str | Path, table: str | None) -> Document:
+    """The draft that `tabulae init` makes, not saved yet; that of a folder or a server's table stands outside it.
 
     Privacy:
         Reads what :func:`~tabulae.sources.declared.declared_columns` reads, and no record.
     """
-    source = source_of(file, table)
-    drafted = draft_of(source, declared_columns(source), file.parent)
-    name = file.stem if table is None else f"{file.stem}-{table.replace('.', '-')}"
-    return Document(_free(file.with_name(f"{name}.toml")), drafted.text, drafted.code_lists)
+    source = source_of(place, table)
+    folder = Path.cwd() if isinstance(place, str) else place.resolve().parent
+    names = [place.stem] if isinstance(place, Path) else []
+    names += [table.replace(".", "-")] if table else []
+    drafted = draft_of(source, declared_columns(source), folder)
+    name = re.sub(r"[^\w.-]", "_", "-".join(names))
+    return Document(_free(folder / f"{name}.toml"), drafted.text, drafted.code_lists)
 
 
 def _new(path: Path) -> Document:

@@ -1,8 +1,8 @@
 """DuckDB, locked down, with one view: the columns of the source that are counted.
 
-The engine reads one file and nothing else: no other file, no network, no extension, and no setting can be
-changed once the file is open. What does not fit in memory goes, encrypted, to a folder that only this user
-can read and that is gone afterwards.
+The engine reads the file of the records, or the files of their folder, and nothing else: no other file, no network, no
+extension, and no setting can be changed once they are open. What does not fit in memory goes, encrypted, to a folder
+that only this user can read and that is gone afterwards.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..columns import WantedColumn, positions
 from ..dialect import Dialect, csv_header, in_utf8
 from ..failures import redacted
 from ..memory import read_memory
+from ..parquet_files import column_names, column_types, parquet_files
 from ..source import CSV, PARQUET, ROWS_AT_ONCE, Engine, Kind, RecordSource, WantedTable
 from ..stat_files import STAT_KINDS, stat_columns
 
@@ -170,7 +171,7 @@ def _open(connection: duckdb.DuckDBPyConnection, asked: Sequence[WantedTable]) -
             until_read.enter_context(_relation(connection, view, *each))
             for view, each in zip(views, asked, strict=True)
         ]
-        restrict(connection, *(each.path for each in read if each.path is not None))
+        restrict(connection, *(path for each in read for path in each.paths))
         lock(connection)
         for view, each, relation in zip(views, asked, read, strict=True):
             _select(connection, view, *each, relation)
@@ -178,9 +179,9 @@ def _open(connection: duckdb.DuckDBPyConnection, asked: Sequence[WantedTable]) -
 
 
 class _Relation(NamedTuple):
-    """How a table is selected: the file that is read, its columns, the statement, and whether that works only once."""
+    """How a table is selected: the files that are read, their columns, the statement, and whether that works once."""
 
-    path: Path | None
+    paths: Sequence[Path]
     names: tuple[str, ...]
     statement: str
     once: bool
@@ -192,16 +193,17 @@ def _relation(
 ) -> Iterator[_Relation]:
     if source.kind == "duckdb":
         _attach(connection, source)
-        yield _Relation(None, *stored_table(connection, source), once=False)
+        yield _Relation((), *stored_table(connection, source), once=False)
     elif source.kind == "parquet":
-        yield _Relation(source.path, *_parquet(source), once=False)
+        files = parquet_files(source)
+        yield _Relation(files, *_parquet(source, columns, files), once=False)
     elif source.kind != "csv":
         with _fed(connection, f"{FEED}_{view}", source, columns) as relation:
             yield relation
     else:
         names = csv_header(source.file, source.dialect)
         with in_utf8(source.file, source.dialect) as path:
-            yield _Relation(path, names, _csv(path, source.dialect, len(names)), once=path != source.file)
+            yield _Relation((path,), names, _csv(path, source.dialect, len(names)), once=path != source.file)
 
 
 @contextmanager
@@ -213,7 +215,7 @@ def _fed(
     names, stream = stat_columns(source, columns, lambda names: _places(source, names, columns), faults)
     connection.register(feed, stream)
     try:
-        yield _Relation(None, names, f"SELECT * FROM {feed}", once=True)  # noqa: S608
+        yield _Relation((), names, f"SELECT * FROM {feed}", once=True)  # noqa: S608
     except Exception as error:
         fault = faults[0] if faults else error  # what was wrong, and not what the engine makes of it
     else:
@@ -279,14 +281,20 @@ def _csv(path: Path, dialect: Dialect, fields: int) -> str:
     )
 
 
-def _parquet(source: RecordSource) -> tuple[tuple[str, ...], str]:
-    """One file, and its columns only: folder names such as year=2020 are not columns."""
-    from pyarrow import parquet
-
-    names = tuple(parquet.read_schema(source.file).names)
-    return names, (
-        f"SELECT * FROM read_parquet({literal(str(source.file.resolve()))}, "  # noqa: S608
-        "hive_partitioning = false, union_by_name = false)"
+def _parquet(
+    source: RecordSource, columns: Sequence[WantedColumn], files: Sequence[Path]
+) -> tuple[tuple[str, ...], str]:
+    """Some files, and their columns only: folder names such as year=2020 are not columns."""
+    if len(files) > 1:
+        column_types(source, files, columns)
+        for file in files:
+            if set("*?[") & set(str(file)):
+                raise DataError(
+                    f"{source.name}, {file.name}: its path has *, ? or [, which stand for other names here: rename it"
+                )
+    listed = ", ".join(literal(str(file)) for file in files)
+    return column_names(source, files), (
+        f"SELECT * FROM read_parquet([{listed}], hive_partitioning = false, union_by_name = false)"  # noqa: S608
     )
 
 

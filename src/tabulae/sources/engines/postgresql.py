@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, LiteralString, cast
+from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, cast
 
 from ...errors import DataError, require
 from ..columns import WantedColumn, positions
@@ -157,6 +157,95 @@ _UNCONNECTED = (
 _READ = {"bool", "int2", "int4", "int8", "float4", "float8", "uuid", "date", "timestamp", "bytea"}
 
 
+_OWN_COLUMNS = """
+WITH RECURSIVE declared AS (
+    SELECT attnum, attname, pg_catalog.format_type(atttypid, atttypmod) AS told, atttypid AS type
+    FROM pg_catalog.pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
+    UNION ALL
+    SELECT attnum, attname, told, t.typbasetype
+    FROM declared JOIN pg_catalog.pg_type t ON t.oid = type WHERE t.typtype = 'd')
+SELECT attname, told, CASE WHEN t.typcategory = 'S' OR t.typtype = 'e' THEN 'text' ELSE t.typname::text END,
+    CASE WHEN t.typtype = 'e' THEN ARRAY(
+        SELECT enumlabel::text FROM pg_catalog.pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder) END,
+    ARRAY(
+        SELECT pg_catalog.pg_get_expr(conbin, 0)
+        FROM pg_catalog.pg_constraint k JOIN declared d ON k.contypid = d.type
+        WHERE d.attnum = declared.attnum AND k.contype = 'c' AND k.convalidated)
+FROM declared JOIN pg_catalog.pg_type t ON t.oid = type WHERE t.typtype <> 'd' ORDER BY attnum"""
+_CHECKS = """
+SELECT pg_catalog.pg_get_expr(conbin, conrelid) FROM pg_catalog.pg_constraint
+WHERE conrelid = %s AND contype = 'c' AND convalidated"""
+_KEYS = """
+SELECT attname FROM pg_catalog.pg_constraint JOIN pg_catalog.pg_attribute ON attrelid = conrelid AND attnum = conkey[1]
+WHERE conrelid = %s AND contype IN ('p', 'u') AND pg_catalog.cardinality(conkey) = 1"""
+
+
+class ServerColumn(NamedTuple):
+    """A column as the catalogue of a server has it.
+
+    ``type`` as it is declared; ``kind`` the name of the type beneath, "text" for all that holds text; ``labels`` of an
+    enumerated type; ``checks`` of its domains, about VALUE; ``key`` where it differs from record to record.
+    """
+
+    name: str
+    type: str
+    kind: str
+    labels: tuple[str, ...] | None
+    checks: tuple[str, ...]
+    key: bool
+
+
+def server_columns(source: RecordSource) -> tuple[list[ServerColumn], list[str]]:
+    """The columns of a table in their order, and the conditions that its records meet.
+
+    Privacy:
+        Asks the catalogue, which holds no record, and in it no statistics, which hold values.
+    """
+    with _catalogue(source) as (connection, path):
+        oid = _locate_table(connection, source, path)[2]
+        keys = {row[0] for row in connection.execute(_KEYS, [oid])}
+        checks = [row[0] for row in connection.execute(_CHECKS, [oid])]
+        columns = [
+            ServerColumn(
+                name,
+                told.replace(" without time zone", ""),
+                kind,
+                None if labels is None else tuple(labels),
+                tuple(of_domains),
+                name in keys,
+            )
+            for name, told, kind, labels, of_domains in connection.execute(_OWN_COLUMNS, [oid])
+        ]
+    return columns, checks
+
+
+def server_tables(source: RecordSource) -> list[str]:
+    """The tables that the user may read, with their schema where a name alone does not find them."""
+    with _catalogue(source) as (connection, path):
+        present = connection.execute(_TABLES).fetchall()
+        may = "SELECT pg_catalog.has_table_privilege(%s, 'SELECT')"
+        readable = {row[0] for row in present if connection.execute(may, [row[0]]).fetchall() == [(True,)]}
+    first: dict[str, str] = {}
+    for schema in reversed(path):
+        first |= {table: schema for _, found, table in present if found == schema}
+    return [
+        table if first.get(table) == schema else f"{schema}.{table}"
+        for oid, schema, table in present
+        if oid in readable and "." not in table
+    ]
+
+
+@contextmanager
+def _catalogue(source: RecordSource) -> Iterator[tuple[psycopg.Connection[Any], list[str]]]:
+    """A connection that looks nothing up but in the catalogue, and the schemas where tables are looked for."""
+    require("psycopg", "postgresql", "reading the catalogue of PostgreSQL")
+    connection = _connected(source)
+    try:
+        yield connection, _settled(connection, source)
+    finally:
+        connection.close()
+
+
 class PostgreSQL(Engine):
     """A PostgreSQL server, which counts its own tables.
 
@@ -264,16 +353,22 @@ def _connected(source: RecordSource) -> psycopg.Connection[Any]:
 
 def _open(connection: psycopg.Connection[Any], asked: Sequence[WantedTable]) -> list[Any]:
     source = asked[0].source
-    _check_server(connection, source)
-    # The path is asked for before it is set, without an operator, for which something in it could stand in.
-    ((path,),) = connection.execute("SELECT pg_catalog.current_schemas(false)").fetchall()
-    for setting in _SETTINGS:
-        connection.execute(setting)
+    path = _settled(connection, source)
     views = [f"{VIEW}{i or ''}" for i in range(len(asked))]
     for view, each in zip(views, asked, strict=True):
         _select(connection, view, *each, path)
     backend = copying(connection, source.name)
     return [backend.table(view) for view in views]
+
+
+def _settled(connection: psycopg.Connection[Any], source: RecordSource) -> list[str]:
+    """Set what a session needs to read the same everywhere; returns where it looked for tables before."""
+    _check_server(connection, source)
+    # The path is asked for before it is set, without an operator, for which something in it could stand in.
+    ((path,),) = connection.execute("SELECT pg_catalog.current_schemas(false)").fetchall()
+    for setting in _SETTINGS:
+        connection.execute(setting)
+    return path
 
 
 def _select(

@@ -17,14 +17,14 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import DataError, InvalidArgument, MissingDependency, Unsupported, require
-from ..columns import ID, WantedColumn, positions
+from ..columns import ID, WantedColumn
 from ..failures import redacted
 from ..memory import read_memory
+from ..parquet_files import HIDDEN, column_types, parquet_files
 from ..source import PARQUET, Engine, RecordSource, WantedTable
 
 if TYPE_CHECKING:
@@ -339,7 +339,6 @@ def _stop(session: SparkSession) -> None:
             session.stop()
 
 
-_HIDDEN = ("_", ".")
 _DECIMAL = 128  # bits: with more, numbers have more digits than Spark has
 _UUID = r"^(.{8})(.{4})(.{4})(.{4})(.{12})$"
 
@@ -410,73 +409,22 @@ def _of_parts(frame: Any) -> Iterator[pa.RecordBatch]:
             yield from stream
 
 
-def _files(source: RecordSource) -> list[Path]:
-    """The Parquet files of a source, in the order of their names; a folder holds nothing else that could be records."""
-    path = source.file.resolve()
-    if not path.is_dir():
-        _check_name(path)
-        return [path]
-    files = []
-    for entry in sorted(path.iterdir()):
-        parquet = entry.suffix.lower() in (".parquet", ".pq")
-        if entry.name.startswith(_HIDDEN) and not parquet:
-            continue  # a mark of the writer's, or a checksum
-        if entry.is_dir() or not parquet:
-            raise DataError(
-                f"{source.name} holds {entry.name!r}, and a folder of records holds Parquet files only: take it out"
-            )
-        _check_name(entry)
-        files.append(entry)
-    if not files:
-        raise DataError(f"{source.name} is a folder without Parquet files: check [source] path")
-    return files
-
-
 def _check_name(file: Path) -> None:
     """Refuse names of files that Spark leaves out without a word, or cannot read."""
-    if file.name.startswith(_HIDDEN):
+    if file.name.startswith(HIDDEN):
         raise DataError(f"{file.name}: Spark takes files whose name begins with _ or . for hidden: rename it")
     if ":" in file.name:
         raise DataError(f"{file.name}: Spark reads no file with a colon in its name: rename it")
-
-
-def _types(
-    source: RecordSource, files: Sequence[Path], columns: Sequence[WantedColumn]
-) -> Mapping[str, pa.DataType]:
-    from pyarrow import parquet
-
-    types: dict[str, pa.DataType] = {}
-    for file in files:
-        where = source.name if len(files) == 1 else f"{source.name}, {file.name}"
-        schema = redacted(where, partial(parquet.read_schema, file))
-        at = positions(where, tuple(schema.names), [(column.name, column.purpose) for column in columns])
-        for column in columns:
-            found = _plain(schema.field(at[column.name]).type)
-            if types.setdefault(column.name, found) != found:
-                raise DataError(
-                    f"{where}: column {column.name!r} ({column.purpose}) has type {found}, and "
-                    f"{types[column.name]} in {files[0].name}: write all files with the same types"
-                )
-    return types
-
-
-def _plain(type_: pa.DataType) -> pa.DataType:
-    """The type of the values, however Arrow holds them."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(type_):
-        return _plain(type_.value_type)
-    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
-        return pa.string()
-    return type_
 
 
 def _file_types(
     source: RecordSource, columns: Sequence[WantedColumn]
 ) -> tuple[Sequence[Path], Mapping[str, pa.DataType]]:
     """The files of a source, and the types of its wanted columns."""
-    files = _files(source)
-    return files, _types(source, files, columns)
+    files = parquet_files(source)
+    for file in files:
+        _check_name(file)
+    return files, column_types(source, files, columns)
 
 
 def _table(
