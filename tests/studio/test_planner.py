@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.planning.test_quick_margins import _county
 from tests.village import SPEC
 
 import tabulae as tb
@@ -32,6 +33,18 @@ def test_a_change_of_budget_needs_no_new_strategy(tmp_path: Path, monkeypatch: p
     for row in anew:
         assert float(margins.margins[row["table"]].lstrip("±")) == pytest.approx(row["margin"], rel=0.05)
     assert page.margins == margins.margins
+
+
+def test_areas_have_bounds_before_their_errors(tmp_path: Path) -> None:
+    spec = _county(tmp_path, "block", "1/5", "3/5")
+    quick, exact, page = Plans().plan(spec.text, tmp_path)
+    assert quick.margins.keys() == exact.margins.keys() == page.margins.keys()
+    assert all(words.startswith("at most ±") for words in quick.margins.values())
+    for name, words in exact.margins.items():
+        assert float(words.lstrip("±")) <= float(quick.margins[name].removeprefix("at most ±"))
+    shared = re.sub(r"(?m)^(shares = ).*", "", spec.text).replace('["place"]', '["place"]\nshares = "auto"')
+    first = next(iter(Plans().plan(shared, tmp_path)))
+    assert all(words.startswith("about ±") for words in first.margins.values())
 
 
 def test_with_targets_the_budget_decides_the_strategy(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import sqrt
+from math import isfinite, sqrt
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from ..strategy import law_variances
 from .document import put, remove
 
 _QUICK = 0.3  # seconds that a quick strategy may take
+_LOADED = ("pandas", *(f"tabulae.products.{kind}.product" for kind in ("tables", "groups", "areas")))
+"""What plans import when they first need it, and would wait for."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Planner:
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([__name__])
+        self._context.set_forkserver_preload([__name__, *_LOADED])
         self._start()
 
     def _start(self) -> None:
@@ -126,25 +128,28 @@ class Plans:
     def _planned(self, text: str, folder: Path) -> Iterator[Answer]:
         spec = Spec.from_text(text, folder)
         if spec.kind != "tables":
+            if spec.kind == "areas" and (bounds := _of_areas(spec)):
+                yield Answer(margins=bounds, last=False)
             made = plan(spec)
-            yield Answer(plan_page(made), _words(_margins(made)))
+            margins = _words(_margins(made))
+            yield Answer(margins=margins, last=False)
+            yield Answer(plan_page(made), margins)
             return
         # No choice of a strategy looks at the budget, but for one within targets.
         key = None if spec.targets else (put(text, ("privacy", "budget"), ""), tuple(spec.files.items()))
         if key is None or key != self._key or self._last is None:
             with suppress(TabulaeError):  # what ails it is said of the whole plan
                 quick = plan(replace(spec, method=replace(spec.method, tolerance=None, time_limit=_QUICK)))
-                yield Answer(margins=_words(_margins(quick), "about "), last=False)
+                yield Answer(margins=_words(quick.margins, "about "), last=False)
             made = plan(spec)
         else:
             before, margins = self._last
             made = Plan(spec, before.strategy)
             scale = sqrt(_variance(made) / _variance(before))
             yield Answer(margins=_words({n: scale * m for n, m in margins.items()}, "about "), last=False)
-        margins = _margins(made)
-        self._key, self._last = key, (made, margins)
-        yield Answer(margins=_words(margins), last=False)
-        yield Answer(plan_page(made), _words(margins))
+        self._key, self._last = key, (made, made.margins)
+        yield Answer(margins=_words(made.margins), last=False)
+        yield Answer(plan_page(made), _words(made.margins))
 
     def cost(self, text: str, folder: Path, table: int) -> Iterator[Answer]:
         """What a table costs the others: their errors with it, beside those of a plan without it."""
@@ -185,6 +190,20 @@ def _errors(made: Any) -> dict[tuple[str, str | None], float]:
 def _variance(made: Plan) -> float:
     """Of the noise of the first block: that of all grows alike with the budget, nearly."""
     return law_variances(made.strategy, made.spec.table_laws(made.strategy))[0]
+
+
+def _of_areas(spec: Spec) -> dict[str, str]:
+    """Bounds of margins in words, where the budget and the levels' shares are known or stood for by equal shares."""
+    from ..products.areas.quick import (
+        quick_margins,
+    )  # whose room brings a compiler: only plans of areas wait for it
+    from ..products.areas.spec.section import geography_of
+
+    geography = geography_of(spec)
+    if spec.open_budget or geography.sparse is not None:
+        return {}
+    bounds = {name: bound for name, bound in quick_margins(geography).items() if isfinite(bound)}
+    return _words(bounds, "about " if geography.open_shares else "at most ")
 
 
 def _margins(made: Any) -> dict[str, float]:

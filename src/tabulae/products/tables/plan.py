@@ -108,10 +108,11 @@ def strategy_errors(strategy: Strategy, spec: Spec) -> ExpectedError:
     return error_under(strategy, spec.workload, variances)
 
 
-def table_errors(spec: Spec, strategy: Strategy, chosen: ExpectedError, level: float) -> list[TableError]:
-    """Every table's expected error under a strategy, and under the alternatives."""
+def table_errors(
+    spec: Spec, strategy: Strategy, chosen: ExpectedError, margins: Mapping[str, float], level: float
+) -> list[TableError]:
+    """Every table's expected error under a strategy, and under the alternatives; its margins are known."""
     others = {name: _alternative(name, spec, strategy.exact) for name in ("identity", "workload")}
-    margins = _margins(spec, strategy, level)
     return [
         TableError(
             table.name,
@@ -397,8 +398,13 @@ class Plan:
         return "targets" if missed or self.spec.open_budget else self.spec.method.objective
 
     @cached_property
+    def margins(self) -> dict[str, float]:
+        """The widest half-width of each table's intervals, without what else :attr:`table_errors` says."""
+        return _margins(self.spec, self.strategy, self.level)
+
+    @cached_property
     def table_errors(self) -> tuple[TableError, ...]:
-        return tuple(table_errors(self.spec, self.strategy, self.expected, self.level))
+        return tuple(table_errors(self.spec, self.strategy, self.expected, self.margins, self.level))
 
     @cached_property
     def left_out(self) -> tuple[LeftOutError, ...]:
