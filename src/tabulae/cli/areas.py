@@ -17,11 +17,10 @@ from ..products.areas.spec.section import geography_of
 from ..products.areas.tables import earlier_of
 from ..products.smallest import Smallest
 from ..release import Release
-from ..report.numbers import fixed
 from ..sources.memory import size_words
 from ..spec import Spec
 from ..spec.promise import SPARSE
-from .output import new_table, print_table, promise_document, say, summary_head
+from .output import new_table, number, print_table, promise_document, say, summary_head
 from .smallest import best_words, print_smallest, shares_toml, targets_table
 
 FOLLOWS_FROM = "geography"
@@ -92,9 +91,9 @@ def _found_document(made: GeographyPlan, found: FoundShares) -> dict[str, Any]:
 
 def _found_words(made: GeographyPlan, found: FoundShares) -> Iterator[str]:
     """How well the shares that were chosen serve the tables."""
-    yield f"Shares    chosen for the tables: RMSE {_count(found.rmse)} over all tables and kinds of area, by weight"
-    others = [f"equal ones have {_count(found.equal)}"] if found.equal is not None else []
-    others += [f"none have less than {_count(found.lower)}"] if found.lower is not None else []
+    yield f"Shares    chosen for the tables: RMSE {number(found.rmse)} over all tables and kinds of area, by weight"
+    others = [f"equal ones have {number(found.equal)}"] if found.equal is not None else []
+    others += [f"none have less than {number(found.lower)}"] if found.lower is not None else []
     if others:
         yield f"          {', '.join(others)}"
     if found.missed:
@@ -209,7 +208,7 @@ def _levels_table(made: GeographyPlan) -> RichTable:
 def _noise_table(made: GeographyPlan) -> RichTable:
     table = new_table("query", *(row.level for row in made.levels), words=_TEXT)
     for query in made.geography.queries:
-        cells = (_count(row.noise[query.name]) if query.name in row.noise else "" for row in made.levels)
+        cells = (number(row.noise[query.name]) if query.name in row.noise else "" for row in made.levels)
         table.add_row(query.name, *cells)
     return table
 
@@ -221,7 +220,7 @@ def _errors_table(made: GeographyPlan) -> RichTable:
     for row in made.table_errors:
         name = "" if row.table == before else row.table
         before = row.table
-        numbers = ["exact"] * 3 if not row.largest else map(_count, (row.rmse, row.largest, row.margin))
+        numbers = ["exact"] * 3 if not row.largest else map(number, (row.rmse, row.largest, row.margin))
         table.add_row(name, row.area_type, f"{row.areas:,}", f"{row.cells:,}", *numbers)
     return table
 
@@ -233,17 +232,12 @@ def _distances_table(made: GeographyPlan) -> RichTable:
         table.add_row(
             row.entity_type,
             f"{row.entities:,}",
-            _count(row.conventional_mean),
+            number(row.conventional_mean),
             f"{row.conventional_largest:,}",
-            _count(row.mean),
+            number(row.mean),
             f"{row.largest:,}",
         )
     return table
-
-
-def _count(value: float) -> str:
-    """An error or a distance, to two decimals where it is small."""
-    return fixed(value, 1 if value >= 100 else 2)
 
 
 def closing_words(made: GeographyPlan) -> None:

@@ -12,7 +12,6 @@ from ..errors import InvalidArgument, ReleaseError, Unsupported
 from ..products.product import plan as make_plan
 from ..products.tables.plan import check_saved
 from ..release.progress import Progress
-from ..report.plan_page import check_target, write_plan_page
 from ..spec import Spec, read_spec
 from . import series as commands_series
 from .kinds import WORDS
@@ -37,6 +36,8 @@ def plan(
         document = words.plan_document(made) if json else None
         if page is not None:
             say(Progress("computing other budgets"))
+            from ..report.plan_page import write_plan_page  # pages take a quarter of a second to load
+
             write_plan_page(made, page)
         if save is not None:
             made.save(save)
@@ -81,6 +82,8 @@ def _check_saved_plans(section: str | None, save: Path) -> None:
 
 def _check_outputs(save: Path | None, page: Path | None) -> None:
     if page is not None:
+        from ..report.plan_page import check_target
+
         check_target(page)
     if save is not None:
         check_saved(save)

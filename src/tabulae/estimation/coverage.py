@@ -65,7 +65,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy import integrate, optimize, special
+from scipy import optimize, special
 
 from ..errors import InvalidArgument
 from ..privacy import NoiseLaw
@@ -530,6 +530,8 @@ def _laplace_quantile(miss: float) -> float:
     >>> round(_laplace_quantile(0.05), 3)
     2.161
     """
+
+    from scipy import integrate  # heavy
 
     def exceeded(h: float) -> float:
         turn = h * h / 3

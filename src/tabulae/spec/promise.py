@@ -37,7 +37,7 @@ class Method:
     """How the release is made: none of it changes what is promised.
 
     ``select`` names a method of `tabulae.select`, ``noise`` the law's kind, ``estimate`` the estimator;
-    ``time_limit`` is in seconds, for selection only; ``seed`` starts the selection's search, never noise;
+    ``time_limit`` is in seconds of a core, for selection only; ``seed`` starts the selection's search, never noise;
     ``objective`` is what selection minimises where no table has a target, and ``tolerance`` the proven gap at which
     it ends, None for what `tabulae.select` takes.
     """

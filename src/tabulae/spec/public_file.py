@@ -295,6 +295,6 @@ def _text(column: pa.ChunkedArray) -> np.ndarray:
         null_encoding="encode"
     )
     encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    values = encoded.dictionary.to_numpy(zero_copy_only=False).astype(object)
+    values = np.array(encoded.dictionary.to_pylist(), dtype=object)  # pyarrow's ``to_numpy`` loads pandas
     values[values == ""] = None
-    return values[encoded.indices.to_numpy()]
+    return values[np.asarray(np.from_dlpack(encoded.indices), dtype=np.int64)]

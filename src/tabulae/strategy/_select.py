@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import math
 import pkgutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -20,6 +19,7 @@ from ..privacy import RECORDS
 from . import classic, eigen, hdmm, residual
 from .block import short_scale
 from .bounds.lower import Attempt, unit_bounds
+from .deadline import now
 from .gram import threads_for
 from .information.routes import check_least_squares
 from .methods import FAMILIES, MEASURED, SINGLE, Settings, check_options, fitting
@@ -81,9 +81,10 @@ def select(
         objective: "total" (weighted squared error), "relative" (the same of queries scaled to L2 norm 1, see
             :func:`relative_workload`), "max" (the largest variance of a query, times its table's squared weight), or
             :class:`Targets` (what meets all of them at the smallest budget).
-        time_limit: seconds for the search, its scores and its certificate together: searches stop early, and a
-            decomposition that would last longer is not begun (the certificate may be None then). What is cheapest is
+        time_limit: seconds of a core for the search, its scores and its certificate together: searches stop early, and
+            a decomposition that would last longer is not begun (the certificate may be None then). What is cheapest is
             worked out in any case. A method that is named alone is refused where its shortest search does not fit.
+            Time in which the machine does something else does not count: it changes no strategy.
         seed: of the optimisers' starting points; it has nothing to do with noise.
         tolerance: proven relative gap in total squared error at which the search ends (Gaussian noise): "auto" tries no
             other method, and an optimiser stops. None: 0.02, 1 % in root mean squared error, among the methods of
@@ -217,7 +218,7 @@ def _select_restricted(
         settings,
         invariants=restriction.invariants,
         groups=restriction.groups(settings.groups),
-        deadline=(settings.deadline + time.monotonic()) / 2,
+        deadline=(settings.deadline + now()) / 2,
     )
     best, refusal = None, None
     try:
@@ -375,7 +376,7 @@ def _best_of(
     scores: list[Candidate] = []
     chosen_for = replace(settings, neighbours=_unrestricted(settings.neighbours))
     for name in names:
-        started = time.monotonic()
+        started = now()
         reason = None if best is None else _needless(name, *best, proof, workload, settings, enough)
         if reason is not None:
             scores.append(Candidate(name, None, 0.0, f"not started: {reason}"))
@@ -390,9 +391,9 @@ def _best_of(
             refusal = _too_faint(name) if isinstance(caught, NotEstimable) else caught
             if len(names) == 1:
                 raise refusal from None
-            scores.append(Candidate(name, None, time.monotonic() - started, str(refusal)))
+            scores.append(Candidate(name, None, now() - started, str(refusal)))
             continue
-        scores.append(Candidate(name, rmse, time.monotonic() - started))
+        scores.append(Candidate(name, rmse, now() - started))
         proof.learn(strategy)
         if best is None or rmse < best[0]:
             best = rmse, strategy

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from ..domain import Table, Workload
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import LinearOperator
 from ..privacy import check_neighbours
-from .deadline import check_seconds, check_time
+from .deadline import check_seconds, check_time, now
 from .strategy import NoiseKind, Strategy
 
 
@@ -36,7 +35,7 @@ class Settings:
     or as a matrix, None for the workload's eigenvectors; ``group_size`` is the size of the groups of
     "eigen-separation" and ``vectors`` how many "principal-vectors" have weights of their own. ``invariants`` are the
     exact tables that the workload was restricted by: they decide who is a neighbour under
-    "replace-within-invariants". ``deadline`` is on :func:`time.monotonic`'s clock.
+    "replace-within-invariants". ``deadline`` is on :func:`.deadline.now`'s clock, ``limit`` the seconds that it gave.
     """
 
     noise: NoiseKind
@@ -46,6 +45,7 @@ class Settings:
     restarts: int | None = None
     seed: int = 0
     deadline: float = math.inf
+    limit: float = math.inf
     groups: tuple[tuple[str, ...], ...] | None = None
     invariants: tuple[Table, ...] = ()
     rows: int | dict[str, int] | None = None
@@ -75,8 +75,8 @@ class Settings:
         given["design"] = _check_design(given["design"])
         for name in ("group_size", "vectors"):
             given[name] = _check_count(name, given[name])
-        deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-        return cls(noise, check_neighbours(neighbours), deadline=deadline, **given)
+        limit = math.inf if time_limit is None else float(time_limit)
+        return cls(noise, check_neighbours(neighbours), deadline=now() + limit, limit=limit, **given)
 
     @property
     def norm(self) -> int:
@@ -91,7 +91,7 @@ class Settings:
     @property
     def late(self) -> bool:
         """Whether time is up."""
-        return time.monotonic() >= self.deadline
+        return now() >= self.deadline
 
     def check_time(self, *orders: float, steps: float = 1.0) -> None:
         """As :func:`check_time`, by this deadline."""

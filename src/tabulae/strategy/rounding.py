@@ -20,9 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.cluster.hierarchy
 import scipy.linalg
-import scipy.spatial.distance
 
 from ..errors import Unsupported
 from ..linalg import Dense, Identity, LinearOperator, Partition, Scaled, Stack, Total
@@ -34,18 +32,21 @@ _LEVELS = 6
 
 def _nested(x: np.ndarray) -> list[tuple[float, LinearOperator]] | None:
     """X as theta_1 I + theta_2 P_2'P_2 + ...; None where that is not close to it."""
+    from scipy.cluster import hierarchy  # heavy
+    from scipy.spatial.distance import squareform
+
     n = len(x)
     size = float(x.diagonal().mean())
     distance = np.maximum(size - (x + x.T) / 2, 0.0)
     np.fill_diagonal(distance, 0.0)
-    condensed = scipy.spatial.distance.squareform(distance, checks=False)
-    tree = scipy.cluster.hierarchy.average(condensed)
+    condensed = squareform(distance, checks=False)
+    tree = hierarchy.average(condensed)
     heights = _levels(tree[:, 2], _ALIKE * size)
     if len(heights) > _LEVELS:
         return None
     parts: list[tuple[float, LinearOperator]] = [(float(heights[0]), Identity(n))]
     for height, above in zip(heights, [*heights[1:], size], strict=True):
-        labels = scipy.cluster.hierarchy.fcluster(tree, height + _ALIKE * size / 2, criterion="distance") - 1
+        labels = hierarchy.fcluster(tree, height + _ALIKE * size / 2, criterion="distance") - 1
         if above > height:
             parts.append((float(above - height), _partition(labels, n)))
     rebuilt = sum(theta * np.asarray(part.gram().dense(), float) for theta, part in parts)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,6 +21,7 @@ from tests.strategy.instances import WORKLOADS
 import tabulae as tb
 from tabulae.errors import InvalidArgument
 from tabulae.strategy.bounds.dual import svd_bound
+from tabulae.strategy.deadline import now
 from tabulae.strategy.eigen import design
 from tabulae.strategy.eigen.design import eigen_design, eigen_queries, eigen_separation, separated_weights
 from tabulae.strategy.eigen.strategies import eigen_separation_strategy
@@ -176,6 +175,6 @@ def test_groups_leave_half_of_the_time_for_their_comparison(monkeypatch):
     monkeypatch.setattr(design, "norm_weighting", inside)
     monkeypatch.setattr(design, "weigh_few", between)
     queries, values = eigen_queries(prefix(12))
-    now = time.monotonic()
-    separated_weights(queries, values, group_size=4, deadline=now + 60.0)
-    assert now + 30 <= max(limits[:3]) < now + 45 < limits[3] <= now + 60
+    started = now()
+    separated_weights(queries, values, group_size=4, deadline=started + 60.0)
+    assert started + 30 <= max(limits[:3]) < started + 45 < limits[3] <= started + 60

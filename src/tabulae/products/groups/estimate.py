@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 
 from ...errors import InvalidArgument
 from .levels import TOTAL, TOTAL_ONLY, PopulationLevel
@@ -49,6 +48,8 @@ class SelectedGaussian:
         points = np.linspace(-_BEYOND * self._tau, high, math.ceil((high / self._tau + _BEYOND) * _STEPS) + 1)
         mean, variance = self._moments(points)
         self._ends = float(points[0]), float(points[-1])
+        from scipy.interpolate import CubicSpline  # heavy
+
         self._table = CubicSpline(points, np.column_stack([points - mean, variance]))
 
     def __call__(self, y: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

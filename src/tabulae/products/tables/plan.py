@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,6 +49,7 @@ from ...strategy import (
     select,
 )
 from ...strategy.bounds.lower import rmse_at
+from ...strategy.deadline import now
 from ...strategy.information.routes import information
 from ...strategy.objective import Minimax
 from ..product import errors_table, promise_fact
@@ -574,7 +574,7 @@ def plan_tables(spec: Spec | str | PathLike[str]) -> Plan:
 
 def _strategy(spec: Spec, exact: Invariants | None) -> Strategy:
     """The strategy that serves a spec best: with a budget, among those that meet its targets."""
-    method, targets, started = spec.method, _targets_left(spec, exact), time.monotonic()
+    method, targets, started = spec.method, _targets_left(spec, exact), now()
 
     def choose(workload: Workload, aims: Targets | None) -> Strategy:
         limit = method.time_limit
@@ -585,9 +585,7 @@ def _strategy(spec: Spec, exact: Invariants | None) -> Strategy:
             neighbours=spec.chosen_for,
             invariants=() if exact is None else exact.tables,
             objective=aims or method.objective,
-            time_limit=None
-            if limit is None
-            else max(limit - (time.monotonic() - started), _SHORTEST * limit),
+            time_limit=None if limit is None else max(limit - round(now() - started, 1), _SHORTEST * limit),
             seed=method.seed,
             tolerance=method.tolerance,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -11,6 +10,7 @@ from math import inf, isinf, sqrt
 from ...domain import Table, Workload
 from ...errors import Unsupported
 from ...strategy import Strategy, Targets
+from ...strategy.deadline import now
 
 Choose = Callable[[Workload, Targets | None], Strategy]
 """The strategy of least error for a workload; or the one that serves targets at the smallest budget."""
@@ -40,13 +40,13 @@ def strategy_within(
         choose: makes a strategy for a workload.
         ratios: of squared errors to what is allowed, under the noise that is drawn, for each table with a target.
         cost: the error to be least.
-        time_limit: seconds after which no other weights are tried; None is no limit.
+        time_limit: seconds of a core after which no other weights are tried; None is no limit.
 
     Returns:
         The strategy without targets where that meets them; where none does, the one that comes nearest: its largest
         ratio is the least. Else it has no certificate, which would be about other weights or about the smallest budget.
     """
-    ends = None if time_limit is None else time.monotonic() + time_limit
+    ends = None if time_limit is None else now() + time_limit
     strategy = choose(workload, None)
     found = ratios(strategy)
     if max(found.values()) <= 1:
@@ -57,7 +57,7 @@ def strategy_within(
     best, least = nearest, cost(nearest)
     multipliers = {t: _Multiplier() for t in found}
     for _ in range(_ROUNDS):
-        if ends is not None and time.monotonic() >= ends:
+        if ends is not None and now() >= ends:
             break
         for t, multiplier in multipliers.items():
             multiplier.move(found[t])
@@ -67,8 +67,8 @@ def strategy_within(
             break
         found = ratios(strategy)
         if max(found.values()) <= 1:
-            if (now := cost(strategy)) < least:
-                best, least = strategy, now
+            if (error := cost(strategy)) < least:
+                best, least = strategy, error
             if all(found[t] >= _CLOSE or m.value == 1 for t, m in multipliers.items()):
                 break
     return replace(best, certificate=None, lower=None)

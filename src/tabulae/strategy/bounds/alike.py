@@ -27,7 +27,6 @@ There mu is a product of powers of two: those of the optimum of one attribute's 
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Hashable
 from contextlib import suppress
@@ -40,7 +39,7 @@ from scipy.optimize import minimize
 
 from ...domain import Workload
 from ...errors import Unsupported
-from ..deadline import check_time
+from ..deadline import check_time, now
 from ..residual.spaces import EXPLICIT, Ask, asks_of, solved
 from .product import in_directions
 
@@ -168,7 +167,7 @@ class Tables:
 
         def objective(powers: np.ndarray) -> float:
             nonlocal best
-            if best and time.monotonic() >= deadline:
+            if best and now() >= deadline:
                 raise StopIteration
             mu = np.exp(powers @ logs)
             found = self.along(mu / mu.sum())
@@ -381,7 +380,7 @@ def alike_bound(merged: Workload, deadline: float = math.inf) -> float | None:
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best, at
-        if best and time.monotonic() >= deadline:
+        if best and now() >= deadline:
             raise StopIteration
         mu = np.exp(x - x.max())
         mu /= mu.sum()

@@ -13,7 +13,6 @@ number returned has had its rounding errors taken off, so it is a bound in float
 from __future__ import annotations
 
 import math
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ import scipy.linalg as sl
 from scipy.optimize import minimize
 
 from ...errors import InvalidArgument, Unsupported
-from ..deadline import check_time
+from ..deadline import check_time, now
 from ..gram import DistinctCells, asked_gram, check_tolerance, checked_gram, gram_root
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -429,7 +428,7 @@ class DualSearch(ABC):
         lower = trace * (trace / self.price(mu)) ** self._power
         if lower > self.lower:
             self.lower, self.multipliers, self.best_spectrum = lower, mu, self.spectrum
-        if self.gap <= self.tolerance or time.monotonic() > self._deadline or self.evaluations == self._most:
+        if self.gap <= self.tolerance or now() > self._deadline or self.evaluations == self._most:
             raise _Reached
         return trace, diagonal
 

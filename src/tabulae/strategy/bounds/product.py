@@ -43,7 +43,6 @@ rounds along its slopes improve the multipliers first.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -55,7 +54,7 @@ from scipy.optimize import minimize
 
 from ...domain import Workload
 from ...errors import Unsupported
-from ..deadline import check_time
+from ..deadline import check_time, now
 from ..information.residual_basis import Set, subsets
 from ..residual.search import ROOT, Asked, asked_for, loss_of
 from .dual import lowered_trace
@@ -141,7 +140,7 @@ def _one_direction(asked: Asked, deadline: float) -> tuple[list[np.ndarray | Non
             slopes = _by_size(asked.slopes(pairs, root)[i], pairs[i])
             scales[i], pairs[i] = _ascend(grams, scales[i], slopes, deadline)
         best = max(best, loss_of(asked.values(pairs), root))
-        if best <= before * (1 + _PRODUCT_SETTLED) or time.monotonic() >= deadline:
+        if best <= before * (1 + _PRODUCT_SETTLED) or now() >= deadline:
             break
     return scales, best
 
@@ -198,7 +197,7 @@ def _ascend(
         return -value, -(gradient - (gradient @ s) * s) / length
 
     def stop_in_time(_: np.ndarray) -> None:
-        if time.monotonic() >= deadline:
+        if now() >= deadline:
             raise StopIteration
 
     found = minimize(
@@ -377,7 +376,7 @@ def _ascended(asked: Asked, scales: Sequence[np.ndarray | None], deadline: float
     for _ in range(_ASCENT):
         found = _fitting(asked, at, _STEEP)
         left -= 0.0 if found is None else _looked_up(asked, found)
-        if found is None or left < 0 or time.monotonic() >= deadline:
+        if found is None or left < 0 or now() >= deadline:
             break
         slopes = _Slopes.at(found)
         value = sum(slopes.add(parts, inside) for inside, parts in _stacks(asked, found))

@@ -40,7 +40,6 @@ over the columns f_j of F. Moduli and maximum are smoothed, less from stage to s
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -50,6 +49,7 @@ import scipy.optimize
 from ...domain import Workload
 from ...errors import InvalidArgument
 from ..bounds.dual import dual_bound
+from ..deadline import now
 from ..eigen.design import eigen_queries
 from ..gram import DistinctCells, asked_gram, check_tolerance, explicit_gram, explicit_strategy, is_definite
 from ..methods import Settings, register
@@ -160,7 +160,7 @@ class _Newton:
     def run(self, theta: float, tolerance: float) -> bool:
         """One stage: V + theta I, until the decrement is small; False where something else ended it."""
         V = self._gram + theta * np.eye(len(self._gram))
-        while self._left > 0 and time.monotonic() < self._deadline:
+        while self._left > 0 and now() < self._deadline:
             self._left -= 1
             objective = float(np.vdot(self.inverse, V))
             self.objectives.append(objective)
@@ -182,7 +182,7 @@ class _Newton:
         search = residual / diagonal
         size = first = float(np.vdot(residual, search))
         for _ in range(_CONJUGATE):
-            if size <= aim**2 * first or time.monotonic() > self._deadline:
+            if size <= aim**2 * first or now() > self._deadline:
                 break
             half = self.inverse @ search @ gradient
             image = _off_diagonal(half + half.T)
@@ -273,7 +273,7 @@ def low_rank(
     if pilot is not None and pilot.loss < best.loss:
         best = pilot
     for penalty in _PENALTIES[p]:
-        if time.monotonic() > deadline:
+        if now() > deadline:
             break
         found, done = _factorised(root, start, p, penalty, deadline)
         if found.loss < best.loss * (1 - _RESIDUAL):
@@ -367,7 +367,7 @@ def _best_start(
     """The start that is ahead after a few iterations, and where it is then; None without a choice or time."""
     best, ahead = starts[0], None
     for start in starts if len(starts) > 1 else ():
-        if time.monotonic() > deadline:
+        if now() > deadline:
             break
         pilot, _ = _factorised(root, start, p, _PENALTIES[p][0], deadline, _PILOT)
         if ahead is None or pilot.loss < ahead.loss:
@@ -400,7 +400,7 @@ def _best_mixture(
         loss = float(np.linalg.norm(np.linalg.inv(M))) * _norm(M @ root)
         if loss < least:
             best, least = L, loss
-        if time.monotonic() > deadline:
+        if now() > deadline:
             break
     return best
 
@@ -430,7 +430,7 @@ def _descended_mixture(
         return float(np.log(answers) + 2 * np.log(norm)), gradient.ravel()
 
     def stop(_: np.ndarray) -> None:
-        if time.monotonic() > deadline:
+        if now() > deadline:
             raise StopIteration
 
     options = {"maxiter": _DESCENT, "maxcor": 20}
@@ -451,7 +451,7 @@ def _factorised(
         B, L = _alternated(beta * root + multipliers, L, beta, p, deadline)
         residual = root - B @ L
         residuals.append(float(np.linalg.norm(residual)) / size)
-        if residuals[-1] <= _RESIDUAL or time.monotonic() > deadline:
+        if residuals[-1] <= _RESIDUAL or now() > deadline:
             break
         multipliers += beta * residual
         if iteration % _EVERY == 0:
@@ -469,7 +469,7 @@ def _alternated(
         change = float(np.linalg.norm(moved - L))
         L = moved
         B = _answers(target, L, beta)
-        if change <= 10 * _STILL * float(np.linalg.norm(L)) or time.monotonic() > deadline:
+        if change <= 10 * _STILL * float(np.linalg.norm(L)) or now() > deadline:
             break
     return B, L
 
@@ -495,7 +495,7 @@ def _descended(
         ahead = moved + (momentum - 1) / following * (moved - L)
         change = float(np.linalg.norm(moved - L))
         L, momentum = moved, following
-        if change <= _STILL * float(np.linalg.norm(L)) or time.monotonic() > deadline:
+        if change <= _STILL * float(np.linalg.norm(L)) or now() > deadline:
             break
     return L
 

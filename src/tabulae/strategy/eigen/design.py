@@ -34,7 +34,6 @@ Reference: Li and Miklau, "An Adaptive Mechanism for Accurate Query Answering un
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -46,6 +45,7 @@ from ...errors import InvalidArgument, Unsupported
 from ...linalg import LinearOperator
 from ..classic.cubes import fourier_basis
 from ..classic.trees import haar, level_counts, tree
+from ..deadline import now
 from ..gram import asked_gram, checked_gram, explicit_gram, gram_spectrum
 from .weighting import (
     QueryWeights,
@@ -204,7 +204,7 @@ def separated_weights(
     norms = np.square(queries) if p == 2 else np.abs(queries)
     if size >= len(costs):
         return norm_weighting(norms, costs, p=p, tolerance=tolerance, deadline=deadline)
-    half = (deadline + time.monotonic()) / 2  # the rest compares the groups
+    half = (deadline + now()) / 2  # the rest compares the groups
     members = [slice(start, start + size) for start in range(0, len(costs), size)]
     inside = [norm_weighting(norms[m], costs[m], p=p, tolerance=_WITHIN, deadline=half) for m in members]
     columns = np.array([group.weights**p @ norms[m] for group, m in zip(inside, members, strict=True)])

@@ -27,7 +27,6 @@ Several attributes, without a matrix over all cells, by what ``W'W = sum_l c_l (
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -54,6 +53,7 @@ from ...linalg import (
 )
 from ..block import Block
 from ..bounds.dual import identity_and_ones
+from ..deadline import now
 from ..gram import (
     EXPLICIT_CELLS,
     GramTerms,
@@ -224,7 +224,7 @@ def _turns(sizes: np.ndarray, settings: Settings) -> Iterator[tuple[np.ndarray |
     if not np.ptp(sizes):
         yield None, settings.deadline
         return
-    yield None, (settings.deadline + time.monotonic()) / 2
+    yield None, (settings.deadline + now()) / 2
     if not settings.late:
         yield sizes, settings.deadline
 

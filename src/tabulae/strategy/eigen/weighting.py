@@ -54,7 +54,6 @@ and 2, Theorem 1 and section 3.5; Boyd and Vandenberghe, "Convex Optimization", 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -63,6 +62,7 @@ import scipy.linalg
 
 from ...errors import InvalidArgument, Unsupported
 from ..bounds.dual import DualSearch
+from ..deadline import now
 from ..gram import asked_gram, check_tolerance
 
 _LEAST = 1e-290  # smallest cost of a query that is asked, relative to the largest: its root is a number still
@@ -341,7 +341,7 @@ def interior_point(
     """
     path = _Path(norms, objective, power)
     steps = 0
-    while path.upper > path.lower * (1 + tolerance) and steps < _STEPS and time.monotonic() < deadline:
+    while path.upper > path.lower * (1 + tolerance) and steps < _STEPS and now() < deadline:
         if not path.step():
             break
         steps += 1
@@ -675,7 +675,7 @@ class _Alternation:
             self._rounds(min(ends, key=lambda end: end[0])[1], _ROUNDS)
 
     def _late(self) -> bool:
-        return time.monotonic() > self._deadline
+        return now() > self._deadline
 
     def _starts(self, seed: int) -> Iterator[np.ndarray]:
         """Equal weights; those for Gaussian noise; small queries first; at random."""

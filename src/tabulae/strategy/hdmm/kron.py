@@ -20,7 +20,6 @@ cells that remain, so no term can lose its row space, whatever weight the others
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -32,7 +31,7 @@ from ...errors import InvalidArgument, Unsupported
 from ...linalg import Dense, Kron, Total
 from ..block import Block, kron_sum, products
 from ..bounds.dual import PAIR_CELLS, Terms, kron_sizes, opt0_pairs, svd_bound_kron
-from ..deadline import SECONDS_A_CUBE, check_time
+from ..deadline import SECONDS_A_CUBE, check_time, now
 from ..gram import (
     EXPLICIT_CELLS,
     MIXTURES,
@@ -210,7 +209,7 @@ class _Solver:
         return self.known.factors[key]
 
     def out_of_time(self) -> bool:
-        return time.monotonic() >= self.deadline
+        return now() >= self.deadline
 
     def factor(
         self, i: int, weights: np.ndarray, resume: np.ndarray | None = None, effort: int = 0

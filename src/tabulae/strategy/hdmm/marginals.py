@@ -33,7 +33,6 @@ Reference: HDMM, section 8 and Definition 22.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -47,6 +46,7 @@ from ...errors import Unsupported
 from ...linalg import Identity, LinearOperator
 from ..block import crossing, short_scale
 from ..bounds.dual import svd_bound_kron
+from ..deadline import now
 from ..gram import WIDEST, dense_grams, lifted
 from ..information.lattice_axis import Axis
 from ..information.marginal_algebra import (
@@ -500,7 +500,7 @@ def _searched(problem: MarginalProblem, moves: Moves, theta: np.ndarray, deadlin
 
 def late(deadline: float) -> bool:
     """Whether the deadline has passed."""
-    return time.monotonic() >= deadline
+    return now() >= deadline
 
 
 _ATTRIBUTES = 16

@@ -42,7 +42,6 @@ after that single rows die and are born at random as long as it helps. No certif
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +52,7 @@ from scipy.optimize import Bounds, minimize
 
 from ...errors import InvalidArgument
 from ..bounds.dual import DualSearch, GaussianOptimum, dual_bound, identity_and_ones, lowered_roots
+from ..deadline import now
 from ..gram import DistinctCells, asked_gram, check_tolerance, gram_root, singular_share
 
 _FILL = 1e-5  # share of the identity mixed into a singular X
@@ -433,7 +433,7 @@ class _FactorSearch:
             self.theta, self.loss = theta, loss
 
     def out_of_time(self) -> bool:
-        return time.monotonic() > self.deadline
+        return now() > self.deadline
 
     def result(self) -> LaplaceOptimum:
         A = p_identity(self.theta)

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -260,9 +259,8 @@ class Leanings:
         order = sum(len(one.f) ** 2 * one.f[0].size for one in self._leaning)
         order += sum(len(group.rest) ** 3 for group in self._groups)
         left = int(min(_MOST, _WORK // max(order, 1)))
-        if self._settings.deadline < math.inf:
-            seconds = self._settings.deadline - time.monotonic()
-            left = min(left, int(seconds / 2 / (_SECONDS * max(order, 1))))
+        if self._settings.limit < math.inf:
+            left = min(left, int(self._settings.limit / 2 / (_SECONDS * max(order, 1))))
         if not self._leaning or left < _FEWEST:
             return None
         touched = (
