@@ -34,7 +34,7 @@ from tabulae import ZCDP, Domain, Spine
 from tabulae.domain import Recode
 from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints
 from tabulae.products.areas.count import SpineCounts
-from tabulae.products.areas.layout import CellLayout, Margin
+from tabulae.products.areas.layout import CellLayout, Margin, Supports
 from tabulae.products.areas.measure import measure_supported
 from tabulae.products.areas.sparse.cells import MOST_DENSE, CountedCells, HeldMargin, Pass, Sparse
 from tabulae.products.areas.sparse.descend import SupportedCounts
@@ -85,7 +85,12 @@ class Run:
         names = tuple(f"kind {i}" for i in range(bound.size))
         limits = AreaConstraints(layout, bound.label, names, lower, upper)
         plan = SpinePlan(
-            spine, layout, queries, shares, ZCDP(Fraction(asked["budget"])), (upper > 0)[:, bound.label]
+            spine,
+            layout,
+            queries,
+            shares,
+            ZCDP(Fraction(asked["budget"])),
+            Supports.of((upper > 0)[:, bound.label]),
         )
         held = _held(folder, layout.margin(asked["held"]["attributes"]), leaf)
         passes = (Pass(tuple(range(len(queries)))),) if once else tuple(_passes(asked, layout))

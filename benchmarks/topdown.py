@@ -34,7 +34,7 @@ from benchmarks.recorded import add_force, record
 import tabulae as tb
 from tabulae.privacy.noise import Insecure
 from tabulae.products.areas.estimate import Method, estimate_spine
-from tabulae.products.areas.layout import CellLayout
+from tabulae.products.areas.layout import CellLayout, Supports
 from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan
 
 ROOT = Path(__file__).parents[1]
@@ -98,7 +98,7 @@ class Blocks:
             for level, parts in QUERY_SHARES.items()
         }
         queries = tuple(layout.margin(names) for names in QUERIES)
-        every = np.ones((len(self._rows), 1), bool)
+        every = Supports.of(np.ones((len(self._rows), 1), bool))
         return SpinePlan(chosen.bypass(SHARES), layout, queries, shares, tb.ZCDP(RHO), every)
 
     @cached_property

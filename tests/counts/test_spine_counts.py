@@ -18,7 +18,7 @@ from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.privacy import ZCDP
 from tabulae.products.areas.constraints import ExactMargin
 from tabulae.products.areas.count import SpineCounts
-from tabulae.products.areas.layout import CellLayout
+from tabulae.products.areas.layout import CellLayout, Supports
 from tabulae.products.areas.spine_plan import SpinePlan
 
 
@@ -101,7 +101,9 @@ def test_cells_and_people_at_the_limits_of_small_integers(cells: int, people: in
     )
     layout = CellLayout.of(Domain({"age": cells}), [])
     shares = dict.fromkeys(spine.levels, (Fraction(1),))
-    made = SpinePlan(spine, layout, (layout.margin(["age"]),), shares, ZCDP(1), np.ones((2, 1), bool))
+    made = SpinePlan(
+        spine, layout, (layout.margin(["age"]),), shares, ZCDP(1), Supports.of(np.ones((2, 1), bool))
+    )
     place = np.array([0, cells - 1, cells - 1])
     found = SpineCounts(made, np.array([0, 0, 1]), place, np.array([1, people, people]))
     root, leaves = (found.piece(piece, made)[:, 0] for piece in made.pieces)
@@ -119,7 +121,7 @@ def test_nothing_of_them_is_told() -> None:
 
 def test_counts_where_the_plan_has_none_are_refused() -> None:
     made = plan(1)
-    leaf, dense = np.argwhere(~made.support)[0]
+    leaf, dense = np.argwhere(~made.support.rows)[0]
     inner = made.layout.algebra.cells
     one = np.ones(1, np.int64)
     with pytest.raises(InvalidArgument, match="cannot occur in their leaves"):
@@ -133,9 +135,9 @@ def test_a_plan_with_other_leaves_or_supports_is_another() -> None:
     made, other = plan(1), plan(1)
     everywhere = records(made, 500)
     counts(made, everywhere).check(other)
-    narrow = other.support.copy()
+    narrow = other.support.rows
     narrow[everywhere[0][0]] = False
-    object.__setattr__(other, "support", narrow)
+    object.__setattr__(other, "support", Supports.of(narrow))
     with pytest.raises(InvalidArgument, match="other supports"):
         counts(made, everywhere).check(other)
     with pytest.raises(InvalidArgument, match="other leaves or cells"):
@@ -151,7 +153,9 @@ def test_plans_that_nest_the_same_leaves_otherwise_may_be_asked_in_turn() -> Non
         shares = {level: Fraction(1, 3) for level in made.levels}
         whole = dict.fromkeys(made.levels, (Fraction(1),))
         support = np.ones((6, 1), bool)
-        return SpinePlan(made.with_shares(shares), layout, (layout.margin(["x"]),), whole, ZCDP(1), support)
+        return SpinePlan(
+            made.with_shares(shares), layout, (layout.margin(["x"]),), whole, ZCDP(1), Supports.of(support)
+        )
 
     plans = [nested("AAABBB"), nested("ABBBBB")]
     one = SpineCounts(plans[0], np.arange(6), np.zeros(6, np.int64), 10 ** np.arange(6))

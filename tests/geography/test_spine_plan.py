@@ -13,7 +13,7 @@ from tests.topdown.two_pass_cases import DenseSpine, kind_matrix, measured, rand
 from tabulae import ZCDP, ApproxDP, Domain, PureDP
 from tabulae.errors import InvalidArgument
 from tabulae.products.areas import spine_plan
-from tabulae.products.areas.layout import CellLayout
+from tabulae.products.areas.layout import CellLayout, Supports
 from tabulae.products.areas.spine.shares import Shares
 from tabulae.products.areas.spine.spine import Spine
 from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan
@@ -32,7 +32,7 @@ def small_plan(**changes) -> SpinePlan:
         "queries": (layout.margin([]), layout.margin(["type", "race"])),
         "query_shares": dict.fromkeys(spine.levels, (HALF, HALF)),
         "budget": ZCDP(1),
-        "support": np.array([[1, 0], [1, 1], [0, 1]], bool),
+        "support": Supports.of(np.array([[1, 0], [1, 1], [0, 1]], bool)),
     }
     return SpinePlan(**{**given, **changes})
 
@@ -87,7 +87,7 @@ def test_depths_children_and_supports(seed):
         assert np.array_equal(children, np.flatnonzero(tree.parent == node))
         assert (plan.depth[children] == plan.depth[node] + 1).all()
         assert plan.depths[plan.depth[node]].start <= node < plan.depths[plan.depth[node]].stop
-        support = plan.support[dense.inside(node)].any(axis=0)
+        support = plan.support.rows[dense.inside(node)].any(axis=0)
         assert np.array_equal(plan.dense_cells[plan.pattern[node]], np.flatnonzero(support))
         assert plan.offsets[node + 1] - plan.offsets[node] == support.sum() * plan.layout.algebra.cells
 
@@ -131,8 +131,8 @@ def test_answers_that_are_not_asked_say_nothing():
     [
         ({"budget": ApproxDP(1, "1e-9")}, "PureDP or ZCDP"),
         ({"rows_per_unit": 0}, "must be 1 or more"),
-        ({"support": np.ones((3, 1), bool)}, r"boolean of shape \(3, 2\)"),
-        ({"support": np.array([[1, 1], [0, 0], [1, 1]], bool)}, "does not belong on the spine"),
+        ({"support": Supports.of(np.ones((3, 1), bool))}, "and 1 dense cells, .* the layout 2"),
+        ({"support": Supports.of(np.array([[1, 1], [0, 0], [1, 1]], bool))}, "does not belong on the spine"),
         ({"query_shares": {"block": (HALF, HALF)}}, "'root' has a share of the budget and no queries"),
         ({"query_shares": dict.fromkeys(("root", "county", "block"), (HALF,))}, "one share a query"),
         (

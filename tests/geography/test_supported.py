@@ -19,7 +19,7 @@ from tabulae.errors import InvalidArgument
 from tabulae.privacy import Insecure
 from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints
 from tabulae.products.areas.count import SpineCounts
-from tabulae.products.areas.layout import CellLayout
+from tabulae.products.areas.layout import CellLayout, Supports
 from tabulae.products.areas.measure import measure_supported
 from tabulae.products.areas.sparse.cells import CountedCells, HeldMargin, Pass, Sparse
 from tabulae.products.areas.sparse.descend import Asked, SupportedCounts
@@ -106,7 +106,10 @@ def town(budget: object = 1, seed: int = 0, blocks: int = 30, moved: float = 0.2
     queries = tuple(layout.margin(query) for query in QUERIES)
     shares = dict.fromkeys(LEVELS, (Fraction(1, 5),) * 5)
     return Town(
-        SpinePlan(spine, layout, queries, shares, ZCDP(Fraction(budget)), support), held, limits, truth
+        SpinePlan(spine, layout, queries, shares, ZCDP(Fraction(budget)), Supports.of(support)),
+        held,
+        limits,
+        truth,
     )
 
 
@@ -132,7 +135,7 @@ def broken(town: Town, cells: CountedCells, found: SupportedCounts) -> dict[str,
         "sums": int((sums != dense)[inside].sum()),
         "held": int((mine != held).sum()),
         "at least": int((parts < town.limits.lower).sum()),
-        "nobody can": int(dense[leaves].sum(axis=2)[~plan.support].sum()),
+        "nobody can": int(dense[leaves].sum(axis=2)[~plan.support.rows].sum()),
     }
 
 
@@ -229,7 +232,7 @@ def test_a_second_answer_is_refused_before_it_is_drawn(monkeypatch: pytest.Monke
 def test_held_counts_that_cannot_be_are_refused() -> None:
     here = town()
     margin, counts = here.held.margin, here.held.counts
-    leaf = int(np.argmin(here.plan.support[:, here.limits.part == 4].any(axis=1)))
+    leaf = int(np.argmin(here.plan.support.rows[:, here.limits.part == 4].any(axis=1)))
     school = margin.rows(np.flatnonzero(here.limits.part == 4)[:1] * here.plan.layout.algebra.cells)
     more = Sparse.of(
         counts.rows, np.append(counts.row, leaf), np.append(counts.key, school), np.append(counts.people, 1)

@@ -11,7 +11,7 @@ import tabulae as tb
 from tabulae.domain import Attribute, Domain, Recode
 from tabulae.privacy import ZCDP, PureDP
 from tabulae.products.areas.count import SpineCounts
-from tabulae.products.areas.layout import CellLayout, Margin
+from tabulae.products.areas.layout import CellLayout, Margin, Supports
 from tabulae.products.areas.spine_plan import SpinePlan
 
 QUARTERS = Attribute.of("quarters", ["home", "hall", "ward"])
@@ -62,13 +62,13 @@ def plan(
     support[:, 0] |= ~support.any(axis=1)
     queries = tuple(layout.margin(names) for names in QUERIES)
     shares = {level: _parts(draw, len(queries), zeros=True) for level in made.levels}
-    return SpinePlan(made, layout, queries, shares, budget, support, neighbours, rows)
+    return SpinePlan(made, layout, queries, shares, budget, Supports.of(support), neighbours, rows)
 
 
 def records(of: SpinePlan, people: int, seed: int = 0) -> list[Record]:
     """People where the plan says that they can be."""
     draw = np.random.default_rng(seed)
-    leaf, dense = np.nonzero(of.support)
+    leaf, dense = np.nonzero(of.support.rows)
     at = draw.integers(leaf.size, size=people)
     inner = draw.integers(of.layout.algebra.cells, size=people)
     cells = of.layout.cell[dense[at], inner]

@@ -20,7 +20,7 @@ from tabulae.errors import BudgetRefused, DataError, InvalidArgument, ReleaseErr
 from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PureDP, SystemSource
 from tabulae.products.areas.constraints import AreaConstraints, ExactMargin
 from tabulae.products.areas.count import SpineCounts
-from tabulae.products.areas.layout import CellLayout
+from tabulae.products.areas.layout import CellLayout, Supports
 from tabulae.products.areas.measure import disclosure_of, measure_spine, refuse_contradictions
 from tabulae.products.areas.spine_plan import SpinePlan
 
@@ -235,7 +235,9 @@ def test_a_level_with_the_name_of_an_attribute_cannot_be_exact() -> None:
     made = tb.Spine.from_codes(codes, levels=list(codes)).with_shares({"root": 0, "race": 0, "block": 1})
     layout = CellLayout.of(DOMAIN)
     detailed = (layout.margin(DOMAIN.names),)
-    spined = SpinePlan(made, layout, detailed, {"block": (Fraction(1),)}, ZCDP(1), np.ones((2, 1), bool))
+    spined = SpinePlan(
+        made, layout, detailed, {"block": (Fraction(1),)}, ZCDP(1), Supports.of(np.ones((2, 1), bool))
+    )
     with pytest.raises(InvalidArgument, match="the name of an attribute: rename"):
         disclosure_of(spined, ExactMargin("race", layout.margin([])))
 

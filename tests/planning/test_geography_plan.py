@@ -38,7 +38,7 @@ def dense_covariance(geography: Geography) -> tuple[np.ndarray, np.ndarray]:
     """Variance of all possible cells of all leaves by weighted least squares, and their (leaf, dense, symmetric)."""
     plan = geography.plan()
     inner = plan.layout.algebra.cells
-    cell = np.argwhere(np.repeat(plan.support[:, :, None], inner, axis=2))
+    cell = np.argwhere(np.repeat(plan.support.rows[:, :, None], inner, axis=2))
     spine, information = plan.spine, np.zeros((len(cell), len(cell)))
     rows = [[query.order[query.label[d], query._column[n]] for _, d, n in cell] for query in plan.queries]
     assert spine.shares is not None

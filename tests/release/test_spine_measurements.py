@@ -25,7 +25,7 @@ from tabulae.errors import InvalidArgument, ReleaseError
 from tabulae.privacy import ZCDP, PureDP
 from tabulae.products.areas import spine_plan
 from tabulae.products.areas.constraints import ExactMargin
-from tabulae.products.areas.layout import CellLayout
+from tabulae.products.areas.layout import CellLayout, Supports
 from tabulae.products.areas.measure import measure_spine
 from tabulae.products.areas.spine_plan import SpineMeasurements, SpinePieceValues, SpinePlan
 from tabulae.products.areas.store import (
@@ -326,7 +326,7 @@ def test_levels_whose_files_would_be_one(tmp_path: Path) -> None:
         queries,
         dict.fromkeys(codes, (Fraction(1),)),
         ZCDP(1),
-        np.ones((2, 1), bool),
+        Supports.of(np.ones((2, 1), bool)),
     )
     with pytest.raises(InvalidArgument, match="differ as files"), SpineMeasurementWriter(tmp_path, of):
         pass
@@ -342,7 +342,7 @@ def alike(leaves: int, rho: str = "1") -> SpinePlan:
     layout = CellLayout.of(domain)
     queries = (layout.margin(["race"]), layout.margin(domain.names))
     shares = dict.fromkeys(codes, (Fraction(1, 2), Fraction(1, 2)))
-    return SpinePlan(spine, layout, queries, shares, ZCDP(rho), np.ones((leaves, 1), bool))
+    return SpinePlan(spine, layout, queries, shares, ZCDP(rho), Supports.of(np.ones((leaves, 1), bool)))
 
 
 @pytest.mark.parametrize("rho", ["1", "1/100", "1/1000000", "1/1000000000000"])

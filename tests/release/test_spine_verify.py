@@ -19,6 +19,7 @@ import tabulae as tb
 from tabulae.errors import ReleaseError
 from tabulae.products.areas.constraints import AreaConstraints
 from tabulae.products.areas.estimate import SpineEstimate
+from tabulae.products.areas.layout import Supports
 from tabulae.products.areas.passes.vectors import NodeVectors
 from tabulae.products.areas.publish import constraint_faults
 from tabulae.products.areas.tables import SpineRelease
@@ -195,7 +196,7 @@ def test_limits_and_exact_counts_are_looked_at_by_themselves(duchy_release: Path
     tight = replace(limits, lower=limits.lower + 10**6)
     outside = replace(made.published, constraints=tight)
     assert list(constraint_faults(plan, outside, exact)) == ["a count of a leaf is outside its limits"]
-    support = np.zeros_like(plan.support)
-    support[np.arange(len(support)), plan.support.argmax(axis=1)] = True
-    narrow = replace(plan, support=support)
+    support = np.zeros_like(plan.support.rows)
+    support[np.arange(len(support)), plan.support.rows.argmax(axis=1)] = True
+    narrow = replace(plan, support=Supports.of(support))
     assert "somebody is counted where nobody can be" in list(constraint_faults(narrow, made.published, exact))

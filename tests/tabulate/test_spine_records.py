@@ -230,7 +230,7 @@ def test_no_records(write: Writer) -> None:
 
 # cells that cannot occur ---------------------------------------------------------------------
 def test_a_cell_that_bounds_exclude_from_its_leaf(write: Writer) -> None:
-    leaf, dense = np.argwhere(~PLAN.support)[0]
+    leaf, dense = np.argwhere(~PLAN.support.rows)[0]
     crowd = [*records(PLAN, 10), (int(leaf), int(PLAN.layout.cell[dense, 0]))]
     error = refused(write("csv", columns_of(PLAN, crowd)), PLAN)
     assert "cannot occur in their leaf, by the file of a [[bound]]" in str(error)
@@ -251,7 +251,7 @@ def test_messages_hold_no_count(write: Writer) -> None:
     """Of each fault 7 records: no digit stands in what is told, but in what is confidential."""
     dropped, digits = leaves(PLAN, dropped=["EMPTY"]), set("0123456789")
     (zero, *_) = np.flatnonzero(PLAN.layout.place < 0)
-    leaf, dense = np.argwhere(~PLAN.support)[0]
+    leaf, dense = np.argwhere(~PLAN.support.rows)[0]
     nowhere = columns_of(PLAN, [*records(PLAN, 10), *[(0, int(zero))] * 7])
     elsewhere = columns_of(PLAN, [*records(PLAN, 10), *[(int(leaf), int(PLAN.layout.cell[dense, 0]))] * 7])
     faulty = [nowhere, elsewhere]

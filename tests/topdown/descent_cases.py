@@ -11,7 +11,7 @@ from tests.geography.trees import random_spine
 
 import tabulae as tb
 from tabulae.privacy.noise import Insecure
-from tabulae.products.areas.layout import CellLayout
+from tabulae.products.areas.layout import CellLayout, Supports
 from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan
 
 DOMAIN = tb.Domain({"type": 3, "age": 2, "race": 3})
@@ -65,7 +65,7 @@ def random_case(
     support = rng.random((leaves, layout.size)) < 0.6
     support[:, 0] |= ~support.any(axis=1)
     budget = tb.PureDP(rho) if bypass == "laplace" else tb.ZCDP(rho)
-    plan = SpinePlan(spine, layout, queries, given, budget, support)
+    plan = SpinePlan(spine, layout, queries, given, budget, Supports.of(support))
     size = rng.choice([0.0, 0.3, 3.0, 20.0], leaves)
     truth = rng.poisson(size[:, None, None] * rng.gamma(0.5, 2, (leaves, layout.size, layout.algebra.cells)))
     return Case(plan, truth * support[:, :, None])

@@ -13,7 +13,7 @@ import tabulae as tb
 from tabulae.domain import Attribute, Domain, Recode
 from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints, ExactMargin
 from tabulae.products.areas.descent.limits import FREE
-from tabulae.products.areas.layout import CellLayout
+from tabulae.products.areas.layout import CellLayout, Supports
 from tabulae.products.areas.spine_plan import SpinePlan
 
 
@@ -23,7 +23,12 @@ def plan_of(spine, layout, support, *, shares=None):
     spine = spine.bypass(equal) if shares is None else spine.with_shares(shares)
     queries = (layout.margin(layout.domain.names),)
     return SpinePlan(
-        spine, layout, queries, dict.fromkeys(spine.levels, (Fraction(1),)), tb.ZCDP("1"), support
+        spine,
+        layout,
+        queries,
+        dict.fromkeys(spine.levels, (Fraction(1),)),
+        tb.ZCDP("1"),
+        Supports.of(support),
     )
 
 

@@ -16,6 +16,7 @@ import tabulae as tb
 from tabulae.errors import InvalidArgument, ReleaseError
 from tabulae.products.areas.constraints import AreaConstraints, ExactMargin
 from tabulae.products.areas.descent.limits import NO_LIMIT
+from tabulae.products.areas.layout import Supports
 from tabulae.products.areas.stages import Checkpoint, Fingerprint, estimate_digest
 
 parts = st.recursive(
@@ -118,9 +119,9 @@ def test_the_digest_knows_what_decides_an_estimate():
         np.full((6, 1), NO_LIMIT),
     )
     exact = replace(free, exact=(ExactMargin(plan.spine.levels[0], plan.layout.margin([])),))
-    flipped = plan.support.copy()
+    flipped = plan.support.rows
     flipped[0] = True
-    flipped[0, 0] = not plan.support[0].all()
+    flipped[0, 0] = not flipped[0].all()
     queries = {level: given[::-1] for level, given in plan.query_shares.items()}
     shares = {level: Fraction(i + 1, 10) for i, level in enumerate(plan.spine.levels)}
     plans = [
@@ -128,7 +129,7 @@ def test_the_digest_knows_what_decides_an_estimate():
         replace(plan, budget=tb.ZCDP("2")),
         replace(plan, budget=tb.PureDP("1")),
         replace(plan, neighbours="add-remove"),
-        replace(plan, support=flipped),
+        replace(plan, support=Supports.of(flipped)),
         replace(plan, query_shares=queries),
         replace(plan, queries=plan.queries[::-1]),
         replace(plan, spine=replace(plan.spine, shares=None).bypass(shares)),

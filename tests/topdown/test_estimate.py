@@ -70,7 +70,7 @@ def check_whole(case: Case, done: SpineEstimate) -> np.ndarray:
     assert np.array_equal(where, row + 1)
     assert np.array_equal(place, dense * plan.layout.algebra.cells + combination)
     assert np.array_equal(held, leaves[1:][row, dense, combination])
-    assert (leaves[~plan.support] == 0).all()
+    assert (leaves[~plan.support.rows] == 0).all()
     assert (leaves == cells[plan.tree.leaf]).all()
     return leaves
 

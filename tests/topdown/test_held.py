@@ -16,6 +16,7 @@ from tests.topdown.test_estimate import check_whole, exact_counts, limits, seeds
 from tabulae.errors import InvalidArgument
 from tabulae.products.areas.constraints import AreaConstraints, ExactMargin
 from tabulae.products.areas.estimate import estimate_spine
+from tabulae.products.areas.layout import Supports
 from tabulae.products.areas.spine.spine import Spine
 
 
@@ -77,7 +78,7 @@ def test_exact_counts_of_held_areas_are_met(method, seed, leaves, depth, bypass,
     case = random_case(rng, leaves, depth, rho="1/10", bypass=bypass)
     plan = case.plan
     spine = plan.spine.hold("held", random_areas(rng, plan.spine))
-    support = plan.support if bounded else np.ones_like(plan.support)
+    support = plan.support if bounded else Supports.of(np.ones_like(plan.support.rows))
     case = Case(replace(plan, spine=spine, support=support), case.truth)
     exact = (
         ExactMargin("held", plan.layout.margin(())),
@@ -140,7 +141,7 @@ def test_some_areas_with_exact_counts_beside_others_without():
     one = np.flatnonzero(spine.tree.parent[spine.tree.leaf] == spine.tree.parent[spine.tree.leaf[0]])
     spine = spine.hold("town", ["t" if leaf in one else None for leaf in range(6)])
     plan, margin = (
-        replace(case.plan, spine=spine, support=np.ones_like(case.plan.support)),
+        replace(case.plan, spine=spine, support=Supports.of(np.ones_like(case.plan.support.rows))),
         case.plan.layout.margin([]),
     )
     free = np.zeros((6, 3), np.int64)

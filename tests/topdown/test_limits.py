@@ -113,7 +113,7 @@ def test_extreme_solutions_can_be_divided_down_to_the_leaves(seed):
         held = np.bincount(constraints.part, counts[node], len(constraints.part_names))
         assert (held >= constraints.lower[leaf]).all()
         assert (held <= constraints.upper[leaf]).all()
-        assert not counts[node][~plan.support[leaf]].any()
+        assert not counts[node][~plan.support.rows[leaf]].any()
 
 
 @given(seeds)

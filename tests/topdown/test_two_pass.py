@@ -22,7 +22,7 @@ from tests.topdown.two_pass_cases import (
 from tabulae import ZCDP, Domain, PureDP
 from tabulae.errors import InvalidArgument
 from tabulae.products.areas.constraints import ExactMargin
-from tabulae.products.areas.layout import CellLayout
+from tabulae.products.areas.layout import CellLayout, Supports
 from tabulae.products.areas.passes import covariances as node_groups
 from tabulae.products.areas.passes.covariances import Covariances, EqualityStep
 from tabulae.products.areas.passes.vectors import NodeVectors
@@ -92,7 +92,7 @@ def test_an_only_child_is_as_well_known_as_its_parent(share, exact):
     layout = CellLayout.of(Domain({"type": 3, "race": 2}), ["type"])
     queries = layout.margin([]), layout.margin(["type", "race"])
     asked = dict.fromkeys(spine.levels, (Fraction(1, 2), Fraction(1, 2)))
-    plan = SpinePlan(spine, layout, queries, asked, ZCDP(1), np.ones((3, 3), bool))
+    plan = SpinePlan(spine, layout, queries, asked, ZCDP(1), Supports.of(np.ones((3, 3), bool)))
     cov = Covariances.of(plan, [ExactMargin("county", queries[0])] if exact else [])
     for node in plan.tree.leaf.tolist():
         own, above = cov.variance(node), cov.variance(int(plan.tree.parent[node]))
@@ -215,7 +215,9 @@ def test_a_unit_that_the_bypass_leaves_out_cannot_be_exact():
     spine = spine.bypass({"root": "1/4", "tract": "1/4", "block": "1/2"}, noise="laplace")
     layout = CellLayout.of(Domain({"sex": 2}))
     shares = {level: (Fraction(1),) for level in spine.levels}
-    plan = SpinePlan(spine, layout, (layout.margin(["sex"]),), shares, PureDP(1), np.ones((3, 1), bool))
+    plan = SpinePlan(
+        spine, layout, (layout.margin(["sex"]),), shares, PureDP(1), Supports.of(np.ones((3, 1), bool))
+    )
     with pytest.raises(InvalidArgument, match="tract A is not on the spine"):
         Covariances.of(plan, [ExactMargin("tract", layout.margin([]))])
     assert Covariances.of(plan, [ExactMargin("block", layout.margin([]))]).variance(0)[0, 0, 0] < 1e-12

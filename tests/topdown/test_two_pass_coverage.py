@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from tests.topdown.two_pass_cases import covariance_of, gls
 
 from tabulae import ZCDP, Domain, PureDP
-from tabulae.products.areas.layout import CellLayout
+from tabulae.products.areas.layout import CellLayout, Supports
 from tabulae.products.areas.passes.area_variances import margin_variance
 from tabulae.products.areas.passes.covariances import Covariances
 from tabulae.products.areas.passes.vectors import NodeVectors
@@ -34,7 +34,7 @@ def small_plan(budget: ZCDP | PureDP) -> SpinePlan:
     queries = tuple(layout.margin(names) for names in ([], ["race"], ["type", "race"]))
     support = np.array([[1, 0], [1, 1], [1, 0], [1, 1], [0, 1], [1, 1]], bool)
     alpha = {level: (Fraction(1, 4), Fraction(1, 4), Fraction(1, 2)) for level in spine.levels}
-    return SpinePlan(spine, layout, queries, alpha, budget, support)
+    return SpinePlan(spine, layout, queries, alpha, budget, Supports.of(support))
 
 
 def total_errors(plan: SpinePlan, cov: Covariances) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ from tabulae import ZCDP, Domain, PureDP, Recode
 from tabulae.products.areas.constraints import ExactMargin
 from tabulae.products.areas.descent.descent import MeasuredTotals
 from tabulae.products.areas.estimate import Estimation, Here, MeasuredNodes
-from tabulae.products.areas.layout import CellLayout
+from tabulae.products.areas.layout import CellLayout, Supports
 from tabulae.products.areas.passes.area_variances import area_covariances
 from tabulae.products.areas.passes.covariances import Covariances
 from tabulae.products.areas.passes.two_pass import TwoPassEstimate, Upward
@@ -62,7 +62,9 @@ def random_plan(
     support[np.arange(spine.leaves), rng.integers(0, layout.size, spine.leaves)] = True
     if rng.random() < 0.5:
         spine = spine.hold("held", random_areas(rng, spine))
-    return SpinePlan(spine, layout, queries, _query_shares(rng, spine, len(queries)), budget, support)
+    return SpinePlan(
+        spine, layout, queries, _query_shares(rng, spine, len(queries)), budget, Supports.of(support)
+    )
 
 
 def _query_shares(rng: np.random.Generator, spine: Spine, queries: int) -> dict[str, tuple[Fraction, ...]]:
@@ -106,7 +108,7 @@ class DenseSpine:
     @cached_property
     def possible(self) -> np.ndarray:
         """Which cells can occur."""
-        return np.repeat(self.plan.support.ravel(), self.plan.layout.algebra.cells)
+        return np.repeat(self.plan.support.rows.ravel(), self.plan.layout.algebra.cells)
 
     def area(self, leaves: np.ndarray) -> np.ndarray:
         """Adds the cells (D, N) of some leaves: shape (D N, possible cells)."""

@@ -189,8 +189,7 @@ def impossible_words(geography: Geography) -> Iterator[str]:
     whole = int(np.prod([layout.domain[name].size for name in layout.dense], dtype=np.int64))
     if layout.size < whole:
         yield f"{fixed(whole - layout.size)} of {fixed(whole)} combinations of {' by '.join(layout.dense)} cannot occur"
-    support = geography.plan().support
-    if not support.all():
+    if not geography.plan().support.patterns.all():
         yield f"in which areas of type {geography.levels[-1]} which {' by '.join(layout.dense)} can occur"
 
 

@@ -14,7 +14,7 @@ from ...domain import Attribute, Domain, Table, describe_row_space
 from ...errors import InvalidArgument
 from ...linalg import Identity, LinearOperator, Partition
 from ...privacy import Disclosure
-from .layout import CellLayout, Margin
+from .layout import CellLayout, Margin, Supports
 from .spine_plan import SpinePlan
 
 NO_LIMIT = 2**62
@@ -247,11 +247,9 @@ class AreaConstraints:
                 )
 
 
-def supported_parts(constraints: AreaConstraints, support: np.ndarray) -> np.ndarray:
-    """Shape (..., J): whether some dense cell of each part lies in supports of shape (..., D)."""
-    found = np.zeros((len(constraints.part_names), constraints.layout.size), np.int64)
-    found[constraints.part, np.arange(constraints.part.size)] = 1
-    return support.astype(np.int64) @ found.T > 0
+def supported_parts(constraints: AreaConstraints, support: Supports) -> np.ndarray:
+    """Shape (leaves, J): whether some dense cell of each part can occur."""
+    return support.classes(constraints.part, len(constraints.part_names))[support.pattern]
 
 
 def nodes_of_units(plan: SpinePlan, level: str) -> np.ndarray:
@@ -415,7 +413,7 @@ def _refuse(plan: SpinePlan, constraints: AreaConstraints, m: int, node: int, gr
 
 def _check_broken_parts(plan: SpinePlan, constraints: AreaConstraints, is_exact: np.ndarray) -> None:
     """Refuse parts that some leaves can count some cells of, where limits or exact counts are about them."""
-    size = supported_parts(constraints, plan.patterns[plan.pattern[0]]).size
+    size = len(constraints.part_names)
     of = constraints.part[:, None] == np.arange(size)
     cells = of & plan.patterns[plan.pattern[0]][:, None]
     held = plan.patterns.astype(np.int64) @ cells

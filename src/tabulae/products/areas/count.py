@@ -70,7 +70,7 @@ class SpineCounts:
             some = slice(first, first + _ENTRIES)
             if not _inside(leaf[some], self._leaves) or not _inside(place[some], self._cells):
                 raise InvalidArgument("counts lie outside the plan's leaves or cells")
-            if not plan.support[leaf[some], place[some] // plan.layout.algebra.cells].all():
+            if not plan.support.has(leaf[some], place[some] // plan.layout.algebra.cells).all():
                 raise InvalidArgument("counts lie in cells that the plan says cannot occur in their leaves")
         key = leaf.astype(np.int64)
         key *= self._cells
@@ -103,7 +103,7 @@ class SpineCounts:
         if (plan.spine.leaves, plan.layout.cell.size) != (self._leaves, self._cells):
             raise InvalidArgument("these counts were made for another plan: it has other leaves or cells")
         for leaf, place, _ in self._entries():
-            if not plan.support[leaf, place // plan.layout.algebra.cells].all():
+            if not plan.support.has(leaf, place // plan.layout.algebra.cells).all():
                 raise InvalidArgument("these counts were made for another plan: it has other supports")
 
     def piece(self, piece: Piece, plan: SpinePlan) -> np.ndarray:
@@ -493,7 +493,7 @@ def place_faults(
     nowhere = placed.place < 0
     names = " by ".join(plan.layout.dense)
     faults = []
-    inside = ~nowhere & ~plan.support[placed.leaf, dense]
+    inside = ~nowhere & ~plan.support.has(placed.leaf, dense)
     cells = f"combinations of {names} that"
     named = [
         (

@@ -421,11 +421,11 @@ def estimate_spine(
 
     >>> from fractions import Fraction
     >>> from tabulae import Domain, Spine, ZCDP
-    >>> from tabulae.products.areas.layout import CellLayout
+    >>> from tabulae.products.areas.layout import CellLayout, Supports
     >>> spine = Spine.from_codes({"block": ["a", "b"]}, levels=["block"]).with_shares({"root": "1/2", "block": "1/2"})
     >>> layout = CellLayout.of(Domain({"age": 2}))
     >>> shares = dict.fromkeys(spine.levels, (Fraction(1),))
-    >>> plan = SpinePlan(spine, layout, (layout.margin(["age"]),), shares, ZCDP(1), np.ones((2, 1), bool))
+    >>> plan = SpinePlan(spine, layout, (layout.margin(["age"]),), shares, ZCDP(1), Supports.of(np.ones((2, 1), bool)))
     >>> measured = [np.array([[9, 4]]), np.array([[4, -2], [5, 3]])]
     >>> stream = [SpinePieceValues(piece, (values,)) for piece, values in zip(plan.pieces, measured)]
     >>> estimate_spine(plan, stream, "bluedown").leaf_counts(0, 2).reshape(2, 2).tolist()

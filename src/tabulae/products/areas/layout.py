@@ -12,6 +12,7 @@ import numpy as np
 from ...domain import Domain
 from ...errors import InvalidArgument
 from ...linalg import BlockAlgebra
+from .spine.shares import distinct_rows
 
 MOST_DENSE = 256
 """The most dense cells: matrices of this many rows are inverted for every area."""
@@ -276,6 +277,78 @@ class Margin:
         """Shape (k, k): 1 where two dense cells of a support have one class."""
         label = self.label[support]
         return (label[:, None] == label[None, :]).astype(float)
+
+
+@dataclass(frozen=True, eq=False)
+class Supports:
+    """Which dense cells can occur in each leaf. Most leaves are like many others: each kind of them is kept once.
+
+    Attributes:
+        patterns: shape (kinds, D), boolean: distinct, in lexicographic order.
+        pattern: shape (leaves,): the kind of each leaf.
+    """
+
+    patterns: np.ndarray
+    pattern: np.ndarray
+
+    @classmethod
+    def of(cls, rows: np.ndarray, which: np.ndarray | None = None) -> Supports:
+        """Those of leaves that have a row each, or the row that ``which`` says.
+
+        >>> Supports.of(np.array([[True, True], [False, True], [True, True]])).pattern.tolist()
+        [1, 0, 1]
+        """
+        patterns, pattern = distinct_rows(rows)
+        return cls(patterns, pattern if which is None else pattern[which])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Leaves, and dense cells."""
+        return self.pattern.size, self.patterns.shape[1]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Shape (leaves, D), boolean: written out, for few leaves or few cells."""
+        return self.patterns[self.pattern]
+
+    def has(self, leaf: np.ndarray, dense: np.ndarray) -> np.ndarray:
+        """Whether dense cells can occur in leaves, pair by pair."""
+        return self.patterns[self.pattern[leaf], dense]
+
+    def take(self, leaves: np.ndarray) -> Supports:
+        """Of some leaves, in this order: positions, or a mask."""
+        kinds, pattern = np.unique(self.pattern[leaves], return_inverse=True)
+        return Supports(self.patterns[kinds], pattern)
+
+    def classes(self, label: np.ndarray, size: int) -> np.ndarray:
+        """Shape (kinds, size): whether some dense cell of each class can occur; ``label`` is the class of each."""
+        found = np.zeros((len(self.patterns), size), bool)
+        order = np.argsort(label, kind="stable")
+        present, starts = np.unique(label[order], return_index=True)
+        found[:, present] = np.logical_or.reduceat(self.patterns[:, order], starts, axis=1)
+        return found
+
+    def united(self, leaf: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+        """Shape (groups, D): what can occur in some leaf of each group."""
+        return united(self.patterns, self.pattern[leaf], group, groups)
+
+
+def united(rows: np.ndarray, which: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+    """The union of some boolean rows for each group, shape (groups, columns); none of a group without a member.
+
+    Args:
+        which: shape (members,): the row of each.
+        group: shape (members,): its group.
+
+    >>> united(np.eye(2, dtype=bool), np.array([0, 1, 1]), np.array([0, 0, 2]), 3).astype(int).tolist()
+    [[1, 1], [0, 0], [0, 1]]
+    """
+    found = np.zeros((groups, rows.shape[1]), bool)
+    owner, row = distinct_rows(np.stack([group, which], axis=1))[0].T
+    starts = np.flatnonzero(np.diff(owner, prepend=-1))
+    if starts.size:
+        found[owner[starts]] = np.logical_or.reduceat(rows[row], starts)
+    return found
 
 
 def _strides(shape: Sequence[int]) -> list[int]:

@@ -228,11 +228,11 @@ def largest_error(plan: SpinePlan) -> float:
 
     >>> from fractions import Fraction
     >>> from tabulae import Domain, Spine, ZCDP
-    >>> from tabulae.products.areas.layout import CellLayout
+    >>> from tabulae.products.areas.layout import CellLayout, Supports
     >>> spine = Spine.from_codes({"block": ["a", "b"]}, levels=["block"]).with_shares({"root": "1/2", "block": "1/2"})
     >>> layout = CellLayout.of(Domain({"age": 2}))
     >>> shares = dict.fromkeys(spine.levels, (Fraction(1),))
-    >>> plan = SpinePlan(spine, layout, (layout.margin(["age"]),), shares, ZCDP(1), np.ones((2, 1), bool))
+    >>> plan = SpinePlan(spine, layout, (layout.margin(["age"]),), shares, ZCDP(1), Supports.of(np.ones((2, 1), bool)))
     >>> round(largest_error(plan), 2)
     26.63
     """
@@ -328,7 +328,7 @@ def sparse_memory(plan: SpinePlan, cells: CountedCells) -> int:
     tables = sum(2 + step.rounding.shape[0] + len(step.queries) for step in cells.passes)
     unknowns = min(2 * MOST_UNKNOWNS, cells.size * plan.tree.size) + cells.size
     return (
-        4 * plan.tree.size * plan.layout.size
+        4 * plan.node_support.patterns.size + 8 * plan.tree.size
         + _HELD_BYTES * cells.held.key.size
         + cells.size * (_CELL_BYTES + 4 * tables)
         + 4 * queries * plan.layout.cell.size

@@ -76,7 +76,14 @@ def measured_tree(
             "most": constraints.upper,
         }
     return MeasuredTree(
-        plan.tree.parent, plan.tree.leaf, splits, queries, answers, precision, plan.support[:, dense], **known
+        plan.tree.parent,
+        plan.tree.leaf,
+        splits,
+        queries,
+        answers,
+        precision,
+        plan.support.rows[:, dense],
+        **known,
     )
 
 

@@ -321,7 +321,7 @@ def constraint_faults(
         leaf, place, counts = estimate.leaf_cells(first, last)
         dense = place // plan.layout.algebra.cells
         below |= bool((counts < 0).any())
-        stray |= not plan.support[leaf, dense].all()
+        stray |= not plan.support.has(leaf, dense).all()
         if limits is not None:
             part = np.zeros((last - first, len(limits.part_names)), np.int64)
             np.add.at(part, (leaf - first, limits.part[dense]), counts)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from ...errors import InvalidArgument
 from ...estimation.coverage import uniform_factor
 from ...privacy import ZCDP, NoiseLaw, PureDP, check_neighbours, law_for, law_type
-from .layout import CellLayout, Margin
+from .layout import CellLayout, Margin, Supports, united
 from .spine.shares import distinct_rows
 from .spine.spine import Spine, Tree
 
@@ -128,7 +128,7 @@ class SpinePlan:
         queries: marginals without recodes of symmetric attributes.
         query_shares: for each level that is measured, one share a query, 0 or more, which add up to 1.
         budget: pure or zero-concentrated.
-        support: shape (leaves, layout.size): which dense cells can occur in each leaf; at least one in each.
+        support: which dense cells can occur in each leaf; at least one in each.
         neighbours: "add-remove" or "replace".
         rows_per_unit: the most records of one unit.
 
@@ -149,7 +149,7 @@ class SpinePlan:
     queries: tuple[Margin, ...]
     query_shares: Mapping[str, tuple[Fraction, ...]]
     budget: PureDP | ZCDP
-    support: np.ndarray
+    support: Supports
     neighbours: str = "replace"
     rows_per_unit: int = 1
 
@@ -167,11 +167,12 @@ class SpinePlan:
             raise InvalidArgument("this spine has no shares: use with_shares or bypass first")
         if shares.path_sums(self.spine.hierarchy) != {Fraction(1)}:
             raise InvalidArgument("the shares on some path from the root to a leaf do not add up to 1")
-        if self.support.shape != (self.spine.leaves, self.layout.size) or self.support.dtype != bool:
+        if self.support.shape != (self.spine.leaves, self.layout.size):
             raise InvalidArgument(
-                f"support must be boolean of shape ({self.spine.leaves}, {self.layout.size})"
+                f"support is of {self.support.shape[0]} leaves and {self.support.shape[1]} dense cells, and the spine "
+                f"has {self.spine.leaves} leaves, the layout {self.layout.size} dense cells"
             )
-        if not self.support.any(axis=1).all():
+        if not self.support.patterns.any(axis=1).all():
             raise InvalidArgument(
                 "a leaf where nothing can be counted does not belong on the spine: leave it out"
             )
@@ -269,22 +270,27 @@ class SpinePlan:
         return np.searchsorted(self.tree.parent, np.arange(self.tree.size + 1)).astype(np.int64)
 
     @cached_property
-    def _support(self) -> tuple[np.ndarray, np.ndarray]:
-        node = np.zeros((self.tree.size, self.layout.size), bool)
-        np.logical_or.at(node, self.tree.leaf, self.support)
+    def node_support(self) -> Supports:
+        """Which dense cells can occur in each node: the union of its children's."""
+        rows, of = self.support.patterns, np.full(self.tree.size, -1)
+        of[self.tree.leaf] = self.support.pattern
         for nodes in reversed(self.depths[1:]):
-            np.logical_or.at(node, self.tree.parent[nodes], node[nodes])
-        return distinct_rows(node)
+            parents, group = np.unique(self.tree.parent[nodes], return_inverse=True)
+            made, which = distinct_rows(united(rows, of[nodes], group, parents.size))
+            of[parents] = len(rows) + which
+            rows = np.concatenate([rows, made])
+        used, of = np.unique(of, return_inverse=True)
+        return Supports.of(rows[used], of)
 
     @property
     def patterns(self) -> np.ndarray:
         """Shape (patterns, layout.size), boolean: the distinct supports of nodes."""
-        return self._support[0]
+        return self.node_support.patterns
 
     @property
     def pattern(self) -> np.ndarray:
         """Shape (nodes,): the support of each node, the union of its children's."""
-        return self._support[1]
+        return self.node_support.pattern
 
     @cached_property
     def dense_cells(self) -> tuple[np.ndarray, ...]:

@@ -168,7 +168,8 @@ def plan_digest(plan: SpinePlan) -> str:
     found.add(layout.domain.names, layout.domain.shape, layout.dense, layout.codes)
     found.add([_margin(query) for query in plan.queries])
     found.add({level: [str(share) for share in given] for level, given in plan.query_shares.items()})
-    found.add(repr(plan.budget), plan.neighbours, plan.rows_per_unit, np.packbits(plan.support, axis=1))
+    found.add(repr(plan.budget), plan.neighbours, plan.rows_per_unit)
+    found.add(np.packbits(plan.support.patterns, axis=1), plan.support.pattern)
     return found.hex()
 
 

@@ -22,7 +22,7 @@ from ...spec import Spec
 from ...spec.promise import SPARSE
 from .constraints import EarlierMargin, ExactMargin
 from .estimate import MEASURED, SpineEstimate, estimate_spine, read_measured
-from .layout import CellLayout, Margin
+from .layout import CellLayout, Margin, Supports, united
 from .microdata import Microdata
 from .passes.area_variances import margin_variance
 from .sparse.store import SparseEstimate
@@ -99,7 +99,7 @@ class AreaPublisher:
     """Makes the rows of all tables, from estimates that know nothing of tables.
 
     Args:
-        support: shape (leaves, D), boolean: which dense cells can occur in each leaf.
+        support: which dense cells can occur in each leaf.
         method: how ``published`` was estimated.
         published: the estimates of the tables.
         unbiased: those of ``gls``; the same object where that is the method.
@@ -108,7 +108,7 @@ class AreaPublisher:
     """
 
     layout: CellLayout
-    support: np.ndarray
+    support: Supports
     method: str
     published: SpineEstimate
     unbiased: SpineEstimate
@@ -140,7 +140,12 @@ class AreaPublisher:
                 continue
             every = self.unbiased.area_covariances(each.leaf, each.codes.size)
             for part in each.parts(step(asked)):
-                yield asked, part, part.possible(self.support), np.stack([*islice(every, part.codes.size)])
+                yield (
+                    asked,
+                    part,
+                    part.possible(self.support.patterns, self.support),
+                    np.stack([*islice(every, part.codes.size)]),
+                )
 
     def _step(self, asked: Sequence[AreaTable]) -> int:
         cells = max(table.margin.size for table in asked)
@@ -231,7 +236,7 @@ class SparsePublisher:
         support: as of :class:`AreaPublisher`.
     """
 
-    support: np.ndarray
+    support: Supports
     published: SparseEstimate
 
     def rows(self, tables: Sequence[AreaTable], areas: Sequence[Areas]) -> Iterator[tuple[str, pa.Table]]:
@@ -242,16 +247,12 @@ class SparsePublisher:
             for part in each.parts(step) if asked else ():
                 margins = [table.margin for table in asked]
                 counts = self.published.margins(margins, part.owner, part.codes.size, part.leaves)
-                possible = part.possible(self.support)
                 for table, count in zip(asked, counts, strict=True):
-                    yield table.name, self._table(table, part, possible, count)
+                    yield table.name, self._table(table, part, count)
 
-    def _table(self, table: AreaTable, part: SomeAreas, possible: np.ndarray, counts: np.ndarray) -> pa.Table:
+    def _table(self, table: AreaTable, part: SomeAreas, counts: np.ndarray) -> pa.Table:
         margin, areas = table.margin, part.codes.size
-        order = np.argsort(margin.label, kind="stable")
-        classes, starts = np.unique(margin.label[order], return_index=True)
-        empty = np.ones((areas, margin.classes), bool)
-        empty[:, classes] = ~np.logical_or.reduceat(possible[:, order], starts, axis=1)
+        empty = ~part.possible(self.support.classes(margin.label, margin.classes), self.support)
         exact = np.broadcast_to(empty[:, :, None], counts.shape)
         place = np.argsort(margin.order.ravel())
         estimate, exact = (array.reshape(areas, -1)[:, place].ravel() for array in (counts, exact))
@@ -289,15 +290,9 @@ class SomeAreas:
             found[name] = pa.DictionaryArray.from_arrays(places, column.dictionary)
         return found
 
-    def possible(self, support: np.ndarray) -> np.ndarray:
-        """Shape (areas, D): which dense cells can occur somewhere in each area; ``support`` has shape (leaves, D)."""
-        found = np.zeros((self.codes.size, support.shape[1]), bool)
-        order = np.argsort(self.owner, kind="stable")
-        starts = np.flatnonzero(np.diff(self.owner[order], prepend=-1))
-        if starts.size:
-            among = np.logical_or.reduceat(support[self.leaves[order]], starts)
-            found[self.owner[order[starts]]] = among
-        return found
+    def possible(self, rows: np.ndarray, support: Supports) -> np.ndarray:
+        """Shape (areas, columns): the union of the row of each area's leaves, of which each kind of leaf has one."""
+        return united(rows, support.pattern[self.leaves], self.owner, self.codes.size)
 
 
 def exact_of(geography: Geography) -> tuple[ExactMargin, ...]:

@@ -109,8 +109,8 @@ class AreaErrors:
         """
         codes, index = self.geography.areas(kind)
         support = self.covariances.plan.support
-        present = np.zeros((codes.size, support.shape[1]), bool)
-        np.logical_or.at(present, index[index >= 0], support[index >= 0])
+        leaf = np.flatnonzero(index >= 0)
+        present = support.united(leaf, index[leaf], codes.size)
         used = np.flatnonzero(present.any(axis=1))
         place = np.full(codes.size + 1, -1)
         place[used] = np.arange(used.size)

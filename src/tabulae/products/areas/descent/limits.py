@@ -141,7 +141,7 @@ class NodeLimits:
                 np.add.at(lower, parent, lower[nodes])
                 _add_upper(upper, parent, upper[nodes])
         groups = np.stack([*constraints.groups, np.zeros(parts, np.int64)])
-        can = supported_parts(constraints, plan.patterns)[plan.pattern]
+        can = supported_parts(constraints, plan.node_support)
         return cls(lower, np.where(can, upper, NO_LIMIT), groups[finest], exact)
 
 

@@ -316,13 +316,13 @@ class Covariances:
 
     >>> from fractions import Fraction
     >>> from tabulae import Domain, Spine, ZCDP
-    >>> from tabulae.products.areas.layout import CellLayout
+    >>> from tabulae.products.areas.layout import CellLayout, Supports
     >>> codes = {"county": list("AAB"), "block": list("abc")}
     >>> spine = Spine.from_codes(codes, levels=["county", "block"])
     >>> spine = spine.bypass({"root": 0, "county": "1/2", "block": "1/2"})
     >>> layout = CellLayout.of(Domain({"age": 2}))
     >>> shares = {level: (Fraction(1),) for level in spine.levels}
-    >>> support = np.ones((3, 1), bool)
+    >>> support = Supports.of(np.ones((3, 1), bool))
     >>> plan = SpinePlan(spine, layout, (layout.margin(["age"]),), shares, ZCDP(1), support)
     >>> found = Covariances.of(plan)
     >>> [round(float(found.variance(node)[0, 0, 0]), 3) for node in range(plan.tree.size)]

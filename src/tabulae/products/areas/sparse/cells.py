@@ -14,7 +14,7 @@ from ..spine.shares import distinct_rows
 from ..spine_plan import SpinePlan
 
 MOST_DENSE = 1 << 17
-"""The most dense cells: of each leaf it is kept which of them can occur."""
+"""The most dense cells: of each kind of leaf it is kept which of them can occur."""
 
 MOST_CELLS = 1 << 25
 """The most cells that are numbered, each once in every stratum that can have it."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....spec.areas import GeographySection
 from ....spec.problems import KeyPath, Problems, shown
-from ..layout import CellLayout
+from ..layout import CellLayout, Supports
 from ..spine.hierarchy import numbered
 from ..spine.shares import distinct_rows
 from .condition import LeafCondition
@@ -95,12 +95,12 @@ def made_columns(
 
 
 def occurring(
-    section: GeographySection, support: np.ndarray, layout: CellLayout, problems: Problems
+    section: GeographySection, support: Supports, layout: CellLayout, problems: Problems
 ) -> dict[str, Any]:
     """The columns that say which categories of an attribute can occur in each leaf, one digit for each.
 
     Args:
-        support: shape (leaves of the file, dense cells).
+        support: of the leaves of the file.
     """
     found: dict[str, Any] = {}
     for name, entry in section.columns.items():
@@ -122,12 +122,7 @@ def occurring(
             if label not in view.labels:
                 problems.add_unknown((*path, "but", i), f"category of {entry.occurs}", label, view.labels)
         kept = [i for i, label in enumerate(view.labels) if label not in entry.but]
-        can = (
-            np.stack([support[:, margin.label == i].any(axis=1) for i in kept], axis=1)
-            if kept
-            else support[:, :0]
-        )
-        rows, which = distinct_rows(can)
+        rows, which = distinct_rows(support.classes(margin.label, margin.classes)[support.pattern][:, kept])
         codes = np.array(["".join("01"[int(digit)] for digit in row) or "0" for row in rows.tolist()], object)
         found[name] = codes[which]
     return found

@@ -24,8 +24,9 @@ from ....spec.public_file import TextColumns, encoded, read_text_columns
 from ....spec.schema import Schema
 from ....spec.sections import Document
 from ..constraints import NO_LIMIT, AreaConstraints, EarlierMargin, ExactMargin
-from ..layout import MOST_DENSE, CellLayout, Margin
+from ..layout import MOST_DENSE, CellLayout, Margin, Supports
 from ..sparse.cells import MOST_DENSE as MOST_SPARSE
+from ..spine.shares import distinct_rows
 from ..spine.spine import Spine
 from .files import Leaves
 
@@ -183,7 +184,7 @@ def read_exact(
     kept: np.ndarray,
     spine: Spine,
     layout: CellLayout,
-    support: np.ndarray,
+    support: Supports,
     problems: Problems,
 ) -> tuple[list[Placed], dict[str, tuple[KeyPath, np.ndarray]]] | None:
     """What each invariant makes exact, with its position, and the areas; None, with the mistakes recorded, if wrong.
@@ -191,7 +192,7 @@ def read_exact(
     Args:
         entities: the columns of the file with areas that cut across the levels.
         kept: shape (leaves,): which of them are on the spine.
-        support: shape (leaves of the spine, dense cells): what can occur.
+        support: of the leaves of the spine.
 
     Returns:
         The exact margins; and for each level or entity type that they are about the first invariant, and the code of
@@ -238,7 +239,7 @@ def _are_leaves(codes: np.ndarray) -> bool:
     return None not in listed and len(set(listed)) == len(listed)
 
 
-def _leaves_nothing(margins: Sequence[Margin], layout: CellLayout, support: np.ndarray) -> bool:
+def _leaves_nothing(margins: Sequence[Margin], layout: CellLayout, support: Supports) -> bool:
     """Whether exact margins of a leaf determine every count that it can have.
 
     They do when their rows span those of all cells, in every leaf: cells that differ in a symmetric attribute are in
@@ -247,7 +248,7 @@ def _leaves_nothing(margins: Sequence[Margin], layout: CellLayout, support: np.n
     if not margins or layout.algebra.cells > 1:
         return False
     labels = np.stack([margin.label for margin in margins])
-    for pattern in np.unique(support, axis=0):
+    for pattern in support.patterns:
         here = labels[:, pattern]
         if np.unique(here, axis=1).shape[1] < here.shape[1]:
             return False
@@ -490,16 +491,16 @@ class Universe:
 
     Attributes:
         bounds: those of all files.
-        support: shape (leaves of the file, dense cells), boolean: what can occur.
+        support: what can occur in each leaf of the file.
     """
 
     bounds: tuple[Bound, ...]
-    support: np.ndarray
+    support: Supports
 
     @cached_property
     def kept(self) -> np.ndarray:
         """Shape (leaves of the file,), boolean: where something can occur."""
-        return np.asarray(self.support.any(axis=1))
+        return np.any(self.support.patterns, axis=1)[self.support.pattern]
 
 
 def read_universe(
@@ -516,15 +517,17 @@ def read_universe(
     return Universe(bounds, support_of(bounds, cells.layout, leaves, problems))
 
 
-def support_of(bounds: Sequence[Bound], layout: CellLayout, leaves: Leaves, problems: Problems) -> np.ndarray:
-    """Shape (leaves of the file, dense cells), boolean: what can occur; what must and cannot is a mistake."""
-    support = np.ones((leaves.codes.size, layout.size), bool)
+def support_of(bounds: Sequence[Bound], layout: CellLayout, leaves: Leaves, problems: Problems) -> Supports:
+    """What can occur in each leaf of the file; what must and cannot is a mistake."""
+    can = [bound.upper > 0 for bound in bounds]
+    kinds, which = distinct_rows(np.concatenate([np.ones((leaves.codes.size, 1), bool), *can], axis=1))
+    rows, first = np.ones((len(kinds), layout.size), bool), 1
     for bound in bounds:
-        support &= bound.upper[:, bound.margin.label] > 0
+        rows &= kinds[:, first : first + bound.margin.classes][:, bound.margin.label]
+        first += bound.margin.classes
+    support = Supports.of(rows, which)
     for bound in bounds:
-        occurs = np.zeros(bound.lower.shape, bool)
-        for cell, group in enumerate(bound.margin.label.tolist()):
-            occurs[:, group] |= support[:, cell]
+        occurs = support.classes(bound.margin.label, bound.margin.classes)[support.pattern]
         for leaf, group in np.argwhere((bound.lower > 0) & ~occurs)[:3].tolist():
             told = (
                 f"{leaves.levels[-1]} {shown(str(leaves.codes[leaf]))} must have {bound.lower[leaf, group]} "

@@ -26,7 +26,7 @@ from ....spec.section import Section
 from ....spec.sections import Document
 from ..constraints import AreaConstraints, check_reachable
 from ..descent.limits import NodeLimits
-from ..layout import CellLayout, Margin
+from ..layout import CellLayout, Margin, Supports
 from ..passes.forms import AreaForms
 from ..spine.hierarchy import ROOT, numbered
 from ..spine.spine import Spine
@@ -482,7 +482,14 @@ def read_section(
     leaves = replace(leaves, columns={**leaves.columns, **made})
     spines = read_spines(section, leaves, kept, problems)
     exact = spines and read_exact(
-        document, section.entities, leaves, kept, spines[1], cells.layout, universe.support[kept], problems
+        document,
+        section.entities,
+        leaves,
+        kept,
+        spines[1],
+        cells.layout,
+        universe.support.take(kept),
+        problems,
     )
     if spines is None or exact is None or not (shares and promise and method and asked is not None):
         return None
@@ -490,7 +497,7 @@ def read_section(
     if earlier is None:
         return None
     held = {**earlier.areas, **exact[1]}
-    plan = _plan(document, spines[1], held, shares, cells, universe.support[kept], promise, problems)
+    plan = _plan(document, spines[1], held, shares, cells, universe.support.take(kept), promise, problems)
     limits = universe.bounds if method.estimate != "gls" else ()
     fixed = [*exact[0], *earlier.margins]
     constraints = join_constraints(limits, fixed, leaves, kept, cells.layout, problems)
@@ -548,7 +555,7 @@ def _plan(
     held: Mapping[str, tuple[KeyPath, np.ndarray]],
     shares: LevelShares,
     cells: Cells,
-    support: np.ndarray,
+    support: Supports,
     promise: Promise,
     problems: Problems,
 ) -> SpinePlan | None:
