@@ -129,6 +129,16 @@ CASES = (
     ),
     Case("duchy_topdown", write_duchy, ("duchy_topdown",), 6, "zcdp", unit="household", query=(_FAITHS,)),
     Case(
+        "duchy_sparse",
+        write_duchy,
+        ("duchy_bluedown", "duchy_sparse"),
+        4,
+        "zcdp",
+        neighbours="replace",
+        query=("SELECT COUNT(*) FROM people",),
+        page=True,
+    ),
+    Case(
         "duchy_gls",
         write_duchy,
         ("duchy_gls",),
