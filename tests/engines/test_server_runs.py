@@ -69,7 +69,7 @@ def test_a_file_in_place_of_the_server(served: tuple[Path, str]) -> None:
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        ("mysql://h/d", "does not begin with postgresql://"),
+        ("mysql://h/d", "does not begin with s3:// or postgresql://"),
         ("postgresql://me:SECRET@h/d", "holds a password"),
         ("people", "cannot tell what kind of file"),
     ],

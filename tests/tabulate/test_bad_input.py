@@ -207,7 +207,7 @@ def test_a_database_in_use(tmp_path: Path) -> None:
         ({"path": "people.parquet", "engine": "postgresql"}, "tables of its own server"),
         ({"path": "people.csv", "url": "postgresql://h/d", "table": "t"}, "keep one of them"),
         ({}, "has no path"),
-        ({"url": "mysql://h/d", "table": "t"}, "does not begin with postgresql://"),
+        ({"url": "mysql://h/d", "table": "t"}, "does not begin with s3:// or postgresql://"),
         ({"url": "postgresql://me:word@h/d", "table": "t"}, "holds a password"),
         ({"url": "postgresql://[h/d", "table": "t"}, "is not a url"),
         ({"url": "postgresql://h/d?pass%77ord=word", "table": "t"}, "holds a password"),

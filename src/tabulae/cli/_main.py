@@ -221,7 +221,9 @@ def run(
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(help="Read the records from this file, or postgresql:// url, instead.", metavar="PLACE"),
+        typer.Option(
+            help="Read the records from this file, or postgresql:// or s3:// url, instead.", metavar="PLACE"
+        ),
     ] = None,
     resume: Resume = False,
     memory: Memory = None,

@@ -23,6 +23,11 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _NOT_UTF8 = 'it is not UTF-8 text: name its encoding under [source], as encoding = "windows-1252", or save it as UTF-8'
 
 # What an engine's text contains, and what that means for the user.
+_REFUSED = (
+    "the object store refuses: check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that their holder may read "
+    "the bucket"
+)
+_ASKED = "check AWS_ENDPOINT_URL, AWS_REGION and the network"
 _KINDS = (
     (
         "Expected Number of Columns",
@@ -83,6 +88,18 @@ _KINDS = (
     ("Error while sending or receiving", "Spark's process ended before it was done: run again"),
     ("does not exist in the JVM", "Spark's process ended before it was done: run again"),
     ("Connection reset by peer", "what counts it ended before it was done: run again"),
+    (
+        "AWS Error NETWORK_CONNECTION",
+        f"the object store does not answer: {_ASKED}",
+    ),
+    ("AWS Error ACCESS_DENIED", _REFUSED),
+    ("AWS Error INVALID_ACCESS_KEY_ID", _REFUSED),
+    ("AWS Error SIGNATURE_DOES_NOT_MATCH", _REFUSED),
+    ("Path does not exist", "there is no such file, or no such bucket: check [source] url"),
+    (
+        "AWS Error",
+        f"the object store gave no answer that helps: {_ASKED}",
+    ),
     ("Permission denied", "this user may not read it"),
 )
 

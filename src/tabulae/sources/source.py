@@ -42,6 +42,7 @@ class Kind:
         schemes: of its urls, the usual one first; none for files.
         many: whether one place holds several tables, so that one must be named.
         passwords: how a server is given one, which a url never holds.
+        form: how its urls are written.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Kind:
     schemes: tuple[str, ...] = ()
     many: bool = False
     passwords: str = ""
+    form: str = ""
 
 
 class WantedTable(NamedTuple):
@@ -177,13 +179,14 @@ def url_mistake(url: str) -> str | None:
     >>> url_mistake("postgresql://clerk:secret@census.example/people")
     'holds a password: remove it, and set PGPASSWORD or use a password file (PGPASSFILE)'
     """
-    usual = " or ".join(f"{kind.schemes[0]}://" for kind in kinds().values() if kind.schemes)
+    served = [kind for kind in kinds().values() if kind.schemes]
     try:
         urlsplit(url)
     except ValueError:
-        return f"is not a url: write it as {usual}user@host:5432/database"
+        return f"is not a url: write it as {' or '.join(kind.form for kind in served)}"
     kind, rest = server_of(url) if is_url(url) else None, url.partition("://")[2]
     if kind is None:
+        usual = " or ".join(f"{kind.schemes[0]}://" for kind in served)
         return f"does not begin with {usual}: other servers are not read"
     # As libpq divides it, which knows no fragments: "#" is a letter like others, and "?" may stand in a password.
     as_read = re.match("[^/@]*@", rest)
@@ -192,6 +195,11 @@ def url_mistake(url: str) -> str | None:
     options = {unquote(part.partition("=")[0]).strip().lower() for part in re.split("[?&;]", rest)}
     if ":" in as_meant or (as_read and ":" in as_read[0]) or options & _SECRETS:
         return f"holds a password: remove it, and {kind.passwords}"
+    if not kind.many and not re.fullmatch(r"[a-z0-9][a-z0-9.-]*/[^?]*\.(parquet|pq)", rest):
+        return (
+            f"does not name one Parquet file in a bucket: write it as {kind.form}; region and endpoint come from "
+            "AWS_REGION and AWS_ENDPOINT_URL"
+        )
     return None
 
 
@@ -205,7 +213,8 @@ def place_mistake(
     if url is not None and path is not None:
         return "has a path and a url: keep one of them"
     if path is not None and is_url(path):
-        return 'has a url for a path: write url = "postgresql://host/database", or name a file'
+        form = (server_of(path) or kinds()["postgresql"]).form
+        return f'has a url for a path: write url = "{form}", or name a file'
     if path is None and url is None and kind is None:
         return 'has no path: write path = "people.csv" (csv, parquet or duckdb), or url = "postgresql://host/database"'
     found = server_of(url) if url is not None else kinds().get(kind or kind_of(path or "") or "")
@@ -234,11 +243,14 @@ def _server_mistake(
     found: Kind, path: str | None, kind: str | None, table: str | None, engine: str | None, url: str | None
 ) -> str | None:
     if path is not None:
-        return f'kind = "{found.name}" has a url, url = "{found.schemes[0]}://host/database", and no path'
+        return f'kind = "{found.name}" has a url, url = "{found.form}", and no path'
     if kind not in (None, found.name) or (engine is not None and found not in engines()[engine].kinds):
-        return f"has a url of {found.title}, whose own server counts: remove kind and engine"
-    if url is not None and table is None:
+        counts = "whose own server counts" if found.many else "which DuckDB reads"
+        return f"has a url of {found.title}, {counts}: remove kind and engine"
+    if url is not None and found.many and table is None:
         return 'has a url and no table: add table = "persons"'
+    if not found.many and table is not None:
+        return "has the url of one file and a table: remove table"
     return None
 
 
@@ -251,13 +263,14 @@ class RecordSource:
 
     Args:
         path: the file, or a folder of Parquet files; None for a server.
-        kind: "csv", "parquet", "duckdb" or "postgresql"; by the ending of the path, or the url, where not given.
+        kind: "csv", "parquet", "duckdb", "postgresql" or "s3"; by the ending of the path, or the url, where not given.
         table: for a DuckDB file or a server the table or view, as ``persons`` or ``schema.persons``.
         engine: what reads and counts the records: "duckdb" or "spark" for files, "postgresql" for its own tables;
             None is "duckdb" or "postgresql".
         dialect: how a CSV file is written.
         url: of a PostgreSQL database, as ``postgresql://user@host:5432/database``, without a password: that comes
-            from the environment (PGPASSWORD, PGPASSFILE, PGSERVICE) as libpq reads it.
+            from the environment (PGPASSWORD, PGPASSFILE, PGSERVICE) as libpq reads it. Or of one Parquet file on an
+            object store, as ``s3://bucket/people.parquet``.
         where: which records are counted; None for all of them.
         units: where each unit of these records has one row, in the same engine; None where it has none.
 
@@ -322,8 +335,10 @@ class RecordSource:
     def name(self) -> str:
         """What messages call it: the file's or database's name without folder and host, and the table."""
         if self.path is None:
-            database = urlsplit(str(self.url)).path.strip("/") or "database"
-            return f"{kinds()[self.kind].title} {database}, table {self.table}"
+            kind, place = kinds()[self.kind], urlsplit(str(self.url)).path.strip("/")
+            if not kind.many:
+                return place.rpartition("/")[2] or kind.title
+            return f"{kind.title} {place or 'database'}, table {self.table}"
         return self.path.name if self.table is None else f"{self.path.name}, table {self.table}"
 
     def check_exists(self) -> None:

@@ -330,7 +330,8 @@ class Spec:
 
         Args:
             place: a file, whose ending says its kind, and where it does not, the kind stays; or the url of a
-                PostgreSQL database, as ``postgresql://user@host/database``, without a password.
+                PostgreSQL database, as ``postgresql://user@host/database``, without a password; or of one Parquet file,
+                as ``s3://bucket/people.parquet``.
             table: the table, for a DuckDB file or a database; by default the one that the spec names.
 
         Raises:
@@ -340,6 +341,8 @@ class Spec:
         table, where = table or self.source.table, self.source.where
         if is_url(str(place)):
             self._refuse_units()
+            server = server_of(str(place))
+            table = table if server is None or server.many else None
             return replace(self, source=RecordSource(url=str(place), table=table, where=where))
         kind = kind_of(str(place)) or self.source.kind
         if kinds()[kind].schemes:

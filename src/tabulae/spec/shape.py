@@ -231,7 +231,11 @@ class SourceSection(StrictSection):
             return self
         given = (self.units.path, self.units.table)
         kind = kinds().get("" if self.url is not None else self.kind or kind_of(self.path or "") or "")
-        if self.path is None and self.url is None:
+        if self.url is not None and self.table is None:
+            wrong = (
+                "the records are on an object store, beside which no units are read: copy both files from it"
+            )
+        elif self.path is None and self.url is None:
             wrong = "a published copy names no places" if given != (None, None) else ""
         elif kind is None or kind.many:
             wrong = (

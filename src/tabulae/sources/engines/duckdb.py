@@ -1,8 +1,9 @@
 """DuckDB, locked down, with one view: the columns of the source that are counted.
 
 The engine reads the file of the records, or the files of their folder, and nothing else: no other file, no network, no
-extension, and no setting can be changed once they are open. What does not fit in memory goes, encrypted, to a folder
-that only this user can read and that is gone afterwards.
+extension, and no setting can be changed once they are open. Files that it does not read itself, and those on an object
+store, are handed to it. What does not fit in memory goes, encrypted, to a folder that only this user can read and that
+is gone afterwards.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ..columns import WantedColumn, positions
 from ..dialect import Dialect, csv_header, in_utf8
 from ..failures import redacted
 from ..memory import read_memory
+from ..object_store import S3, object_columns
 from ..parquet_files import column_names, column_types, parquet_files
 from ..source import CSV, PARQUET, ROWS_AT_ONCE, Engine, Kind, RecordSource, WantedTable
 from ..stat_files import STAT_KINDS, stat_columns
@@ -132,7 +134,7 @@ class DuckDB(Engine):
     """DuckDB, in this process: files, as they are."""
 
     name = backend = "duckdb"
-    kinds = (CSV, PARQUET, Kind("duckdb", "DuckDB", (".duckdb", ".ddb", ".db"), many=True), *STAT_KINDS)
+    kinds = (CSV, PARQUET, Kind("duckdb", "DuckDB", (".duckdb", ".ddb", ".db"), many=True), S3, *STAT_KINDS)
 
     @contextmanager
     def open(
@@ -212,7 +214,8 @@ def _fed(
 ) -> Iterator[_Relation]:
     """The wanted columns of a file that the engine does not read, as they come."""
     faults: list[Exception] = []
-    names, stream = stat_columns(source, columns, lambda names: _places(source, names, columns), faults)
+    read = object_columns if source.kind == S3.name else stat_columns
+    names, stream = read(source, columns, lambda names: _places(source, names, columns), faults)
     connection.register(feed, stream)
     try:
         yield _Relation((), names, f"SELECT * FROM {feed}", once=True)  # noqa: S608

@@ -264,6 +264,7 @@ class PostgreSQL(Engine):
             schemes=("postgresql", "postgres"),
             many=True,
             passwords="set PGPASSWORD or use a password file (PGPASSFILE)",
+            form="postgresql://user@host:5432/database",
         ),
     )
 
