@@ -35,13 +35,11 @@ BURNT, KEPT_EVERY, ROUNDS = 100, 5, 7
 LARGEST = 2**15
 """Most cells of all cliques."""
 
-PEOPLE = 2**25
-"""Most people of a start."""
-
 _MOVES, _LEAST_MOVES = 10, 200  # of a sweep, for each cell; and at all
 _SPREADS = 10.0 ** np.linspace(-1, 6, 15)
 _EVENNESSES = 10.0 ** np.linspace(-2, 2, 9)
 _LEAST_SHARE = 1e-12
+_ALIKE = 64  # kinds of people that those alike are divided into where chains start
 _PASSES = 200  # towards whole counts near to others
 
 
@@ -101,6 +99,11 @@ class MeasuredCliques:
     def shape(self, clique: Clique) -> tuple[int, ...]:
         return tuple(self.sizes[k] for k in clique.attributes)
 
+    def _codes(self, clique: Clique) -> np.ndarray:
+        """Shape (attributes, cells): the category of each cell."""
+        shape = self.shape(clique)
+        return np.indices(shape).reshape(len(shape), math.prod(shape))
+
     @cached_property
     def starts(self) -> np.ndarray:
         """Where the cells of each clique begin, and where the last ones end."""
@@ -115,7 +118,7 @@ class MeasuredCliques:
         """For each clique the sum, over its own attributes, that each of its cells is in, from 0."""
         found = []
         for clique in self.cliques:
-            codes = np.indices(self.shape(clique)).reshape(len(clique.attributes), -1)
+            codes = self._codes(clique)
             shared = [codes[clique.attributes.index(k)] for k in clique.shared]
             sizes = [self.sizes[k] for k in clique.shared]
             cells = int(np.prod(self.shape(clique)))
@@ -156,7 +159,7 @@ class MeasuredCliques:
     def _held(self, table: ExactTable) -> sparse.csr_array:
         place = next(i for i, c in enumerate(self.cliques) if {*table.classes} <= {*c.attributes})
         clique = self.cliques[place]
-        codes = np.indices(self.shape(clique)).reshape(len(clique.attributes), -1)
+        codes = self._codes(clique)
         label = [classes[codes[clique.attributes.index(k)]] for k, classes in table.classes.items()]
         sizes = [int(classes.max()) + 1 for classes in table.classes.values()]
         row = np.ravel_multi_index(label, sizes) if label else np.zeros(codes.shape[1], np.int64)
@@ -173,15 +176,18 @@ class MeasuredCliques:
         residual = np.concatenate([self.answers - self.matrix @ cells, np.zeros(held)])
         return State(np.concatenate([cells, *sums]).astype(np.int64), residual.astype(float))
 
-    def of_people(self, people: Sequence[np.ndarray]) -> np.ndarray:
-        """The cells of people: one array of categories an attribute."""
+    def of_people(self, people: Sequence[np.ndarray], counts: np.ndarray | None = None) -> np.ndarray:
+        """The cells of people: one array of categories an attribute; ``counts`` are how many are alike."""
         found = []
         for clique in self.cliques:
-            shape = self.shape(clique)
-            place = np.zeros(len(people[0]), np.int64) if people else np.zeros(0, np.int64)
-            if clique.attributes:
-                place = np.ravel_multi_index([people[k] for k in clique.attributes], shape)
-            found.append(np.bincount(place, minlength=int(np.prod(shape))))
+            cells = np.zeros(int(np.prod(self.shape(clique))), np.int64)
+            place = (
+                np.ravel_multi_index([people[k] for k in clique.attributes], self.shape(clique))
+                if clique.attributes
+                else 0
+            )
+            np.add.at(cells, place, 1 if counts is None else counts)
+            found.append(cells)
         return np.concatenate(found)
 
     def start(self, total: int, random: np.random.Generator) -> np.ndarray:
@@ -191,21 +197,21 @@ class MeasuredCliques:
             InvalidArgument: exact counts that contradict each other.
         """
         known = [int(table.counts.sum()) for table in self.exact]
-        total = known[0] if known else total
-        if any(each != total for each in known):
+        if any(each != known[0] for each in known):
             raise InvalidArgument("the exact counts contradict each other: their sums differ")
-        classes = _matched(self.exact, self.sizes, total, random)
+        classes, counts = _matched(self.exact, known[0] if known else total)
+        # people who are alike so far are divided among some categories
+        divided = counts // _ALIKE + (np.arange(_ALIKE)[:, None] < counts % _ALIKE)
         people = []
         for k, size in enumerate(self.sizes):
-            if k in classes:
-                label, divided = classes[k]
-                order = np.argsort(divided, kind="stable")
-                first = np.searchsorted(divided[order], np.arange(int(divided.max()) + 2))
-                among = random.integers(0, (first[1:] - first[:-1])[label])
-                people.append(order[first[label] + among])
-            else:
-                people.append(random.integers(0, size, total))
-        cells = self.of_people(people) if people else np.full(self.cells, total)
+            of = next(
+                (table.classes[k] for table in self.exact if k in table.classes), np.zeros(size, np.int64)
+            )
+            label = np.tile(classes.get(k, np.zeros(counts.size, np.int64)), _ALIKE)
+            order = np.argsort(of, kind="stable")
+            first = np.searchsorted(of[order], np.arange(int(of.max()) + 2))
+            people.append(order[first[label] + random.integers(0, (first[1:] - first[:-1])[label])])
+        cells = self.of_people(people, divided.ravel())
         return self.near(cells, self.lines, self.state(cells).residual, random)
 
     def near(
@@ -228,49 +234,55 @@ class MeasuredCliques:
         return max(_LEAST_MOVES, _MOVES * self.cells)
 
 
-def _matched(
-    exact: Sequence[ExactTable], sizes: Sequence[int], total: int, random: np.random.Generator
-) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """For each attribute that exact tables have, the class of each person, and the classes of its categories.
+def _matched(exact: Sequence[ExactTable], total: int) -> tuple[dict[int, np.ndarray], np.ndarray]:
+    """People who have the exact counts, those alike together: their class in each attribute, and how many they are.
 
-    Tables come in an order in which each shares with those before it what it shares with one of them.
+    Tables come in an order in which each shares with those before it what it shares with one of them. People of a table
+    and those so far are laid side by side, in order of the classes that both have.
     """
-    found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    found: dict[int, np.ndarray] = {}
+    counts = np.array([total])
     left = sorted(exact, key=lambda table: (-len(table.classes), sorted(table.classes)))
     while left:
-        place = max(range(len(left)), key=lambda i: len(left[i].classes.keys() & found.keys()))
-        table = left.pop(place)
-        names = list(table.classes)
+        table = left.pop(max(range(len(left)), key=lambda i: len(left[i].classes.keys() & found.keys())))
         shape = [int(classes.max()) + 1 for classes in table.classes.values()]
-        theirs = np.repeat(np.arange(table.counts.size), table.counts)
-        labels = dict(zip(names, np.unravel_index(theirs, shape) if names else (), strict=True))
-        shared = [k for k in names if k in found]
-        mine = random.permutation(total)
-        for k in shared:
-            mine = mine[np.argsort(found[k][0][mine], kind="stable")]
-            order = np.argsort(labels[k], kind="stable")
-            labels = {name: label[order] for name, label in labels.items()}
-        if any((found[k][0][mine] != labels[k]).any() for k in shared):
+        labels = dict(
+            zip(table.classes, np.indices(shape).reshape(len(shape), math.prod(shape)), strict=True)
+        )
+        shared = [k for k in labels if k in found]
+        mine, theirs = (
+            np.lexsort([each[k] for k in shared]) if shared else np.arange(size)
+            for each, size in ((found, counts.size), (labels, table.counts.size))
+        )
+        ends = np.cumsum(counts[mine]), np.cumsum(table.counts[theirs])
+        cuts = np.unique(np.concatenate([[0], *ends]))
+        places = [
+            order[np.searchsorted(end, cuts[:-1], side="right")]
+            for order, end in zip((mine, theirs), ends, strict=True)
+        ]
+        if any((found[k][places[0]] != labels[k][places[1]]).any() for k in shared):
             raise InvalidArgument("the exact counts contradict each other: two tables count other people")
-        for k in names:
-            if k not in found:
-                label = np.empty(total, np.int64)
-                label[mine] = labels[k]
-                found[k] = label, table.classes[k]
-    return found
+        found = {k: label[places[0]] for k, label in found.items()}
+        found |= {k: label[places[1]] for k, label in labels.items() if k not in found}
+        counts = np.diff(cuts)
+    return found, counts
 
 
 @dataclass(frozen=True, eq=False)
 class CliqueDraws:
-    """Cells drawn from the posterior, shape (draws, cells), of one chain after another, ``every`` sweeps apart."""
+    """Cells drawn from the posterior, shape (draws, cells), of one chain after another.
+
+    ``before`` are the sweeps of each chain before the first draw, and ``every`` those between two.
+    """
 
     model: MeasuredCliques
     cells: np.ndarray
+    before: int
     every: int
 
     def sums(self, matrix: sparse.csr_array) -> np.ndarray:
         """Shape (draws, rows) of a matrix (rows, cells)."""
-        return np.asarray((matrix @ self.cells.T.astype(np.int64)).T)
+        return np.asarray((matrix @ self.cells.T).T)
 
     def table(self) -> np.ndarray:
         """Whole cells that agree and keep exact counts, near to the mean of the draws.
@@ -283,7 +295,7 @@ class CliqueDraws:
         precision = 1 / (self.cells.var(axis=0) + 1 / draws)
         distance = ((self.cells - mean) ** 2 * precision).sum(axis=1)
         distance = distance + ((self.cells - mean) @ model.matrix.T) ** 2 @ model.precision
-        start = self.cells[int(np.argmin(distance))].astype(np.int64)
+        start = self.cells[int(np.argmin(distance))]
         wider = MeasuredCliques(
             model.sizes,
             model.cliques,
@@ -325,11 +337,11 @@ def sample(
         list(threads.map(lambda chain: chain.run(burnt), chains))
         for turn in range(rounds):
             found = threads.map(Chain.draws, chains, [draws // CHAINS] * CHAINS, [every] * CHAINS)
-            made = CliqueDraws(model, np.concatenate(list(found)), every)
+            made = CliqueDraws(model, np.concatenate(list(found)), burnt, every)
             worth = min((effective(made.sums(each)) for each in figures), default=math.inf)
             if worth >= LEAST_EFFECTIVE or turn == rounds - 1:
                 break
-            every *= 2
+            burnt, every = burnt + draws // CHAINS * every, 2 * every
     return made
 
 
@@ -357,7 +369,7 @@ class Chain:
 
     def draws(self, count: int, every: int) -> np.ndarray:
         """Shape (count, cells): cells after every so many sweeps."""
-        found = np.empty((count, self._model.cells), np.int32)
+        found = np.empty((count, self._model.cells), np.int64)
         for made in found:
             self.run(every)
             made[:] = self.state.counts[: self._model.cells]

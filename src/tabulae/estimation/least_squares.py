@@ -129,6 +129,10 @@ class Estimate(ABC):
         whole = whole_rows(self.domain, self.operator_of(table))
         return Interval(low, high, least, most, whole), widths.ways
 
+    def credible_of(self, table: Table, level: float) -> tuple[np.ndarray, np.ndarray] | tuple[()] | None:
+        """Ends of credible intervals, (m,) each; none where draws are worth too little, None where nothing is drawn."""
+        return None
+
     def operator_of(self, table: Table) -> LinearOperator:
         return table.operator(self.domain)
 

@@ -15,9 +15,9 @@ from ..errors import InvalidArgument, NotEstimable, Unsupported
 from ..linalg import Contrasts, Identity, LinearOperator, MatrixProduct, Partition, Stack, merge_columns
 from ..strategy import Block, products
 from ..strategy.block import terms_of
-from .clique_posterior import LARGEST, PEOPLE, CliqueDraws, ExactTable, MeasuredCliques, identity, sample
+from .clique_posterior import LARGEST, CliqueDraws, ExactTable, MeasuredCliques, identity, sample
 from .cliques import Clique, cliques_of
-from .implicates import LEAST_EFFECTIVE, Ends, credible, effective
+from .implicates import LEAST_EFFECTIVE, credible, effective
 from .least_squares import OneSided
 
 IMPLICATES = 200
@@ -193,7 +193,7 @@ class Posterior(OneSided):
         """About how many records there are: where draws begin.
 
         Raises:
-            Unsupported: the measurements do not determine it, or there are too many.
+            Unsupported: the measurements do not determine it.
         """
         try:
             found = round(float(self.linear.answer_of(Table("total", {}))[0]))
@@ -202,11 +202,6 @@ class Posterior(OneSided):
                 "the measurements do not determine how many records there are, which draws of whole tables need: ask "
                 'for a table of everybody, or estimate by "non-negative"'
             ) from None
-        if found > PEOPLE:
-            raise Unsupported(
-                f"about {found:,} records are counted, and whole tables are drawn of up to {PEOPLE:,}: estimate by "
-                '"non-negative"'
-            )
         return max(found, 0)
 
     @cached_property
@@ -234,16 +229,15 @@ class Posterior(OneSided):
         """Whether the draws are worth enough for credible intervals of a published table."""
         return min(self.effective[table.name].values()) >= LEAST_EFFECTIVE
 
-    def credible_of(self, table: Table, level: float) -> Ends | None:
-        """Ends of credible intervals of a published table, (m,); None where the draws are worth too little for them.
-
-        They hold the published count.
-        """
-        if not self.is_credible(table):
+    def credible_of(self, table: Table, level: float) -> tuple[np.ndarray, np.ndarray] | tuple[()] | None:
+        """Ends of the draws' intervals of a published table, widened to hold its counts; None of any other table."""
+        if table.name not in self.effective:
             return None
+        if not self.is_credible(table):
+            return ()
         ends = credible(self.draws.sums(self.over_cells(table.operator(self.domain))), level)
         point = self.answer_of(table)
-        return Ends(np.minimum(ends.low, point), np.maximum(ends.high, point))
+        return np.minimum(ends.low, point), np.maximum(ends.high, point)
 
 
 def _members(query: LinearOperator) -> Sequence[LinearOperator]:

@@ -21,6 +21,12 @@ from ..spec.shape import NO_ERROR, NO_ESTIMATE, RELIABILITY
 from . import folder as f
 
 STATUS_MEANING = "A estimated, E exact, Q not estimable"
+CREDIBLE = {
+    "credible_low": "lower end of the credible interval of the posterior; empty where too few draws are effective",
+    "credible_high": "upper end of the credible interval of the posterior; empty where too few draws are effective",
+}
+"""The columns that a table has besides, where counts are drawn from a posterior."""
+
 _NUMBERS = {
     "estimate": "count; may be fractional or negative",
     "std_error": "standard error of the estimate, from the noise alone",
@@ -95,10 +101,14 @@ def resource_of(
     headings: list[str],
     description: str | None,
     classes: ReliabilitySection | None = None,
+    *,
+    credible: bool = False,
 ) -> dict[str, Any]:
     """The entry of one published CSV file in the descriptor; ``classes`` are those of a last column."""
     fields: list[dict[str, Any]] = [{"name": heading, "type": "string"} for heading in headings]
     fields += [{"name": each, "type": "number", "description": told} for each, told in _NUMBERS.items()]
+    if credible:
+        fields += [{"name": each, "type": "integer", "description": told} for each, told in CREDIBLE.items()]
     fields += [status_field(STATUS_MEANING, ["A", "E", "Q"])]
     if classes is not None:
         fields.append(_reliability_field(classes))
@@ -182,7 +192,8 @@ class PublishedTable:
 
     ``conservative`` says how many of the intervals are wider than need be, because the exact law of the
     error was out of reach. ``reliability`` are the words of the column of that name, None where there is none, and
-    ``masked`` says in which rows the count and its interval are left out.
+    ``masked`` says in which rows the count and its interval are left out. ``credible`` are the ends of credible
+    intervals, where counts are drawn from a posterior: none where the draws are worth too little.
     """
 
     name: str
@@ -194,6 +205,7 @@ class PublishedTable:
     conservative: int
     reliability: np.ndarray | None = None
     masked: np.ndarray | None = None
+    credible: tuple[np.ndarray, np.ndarray] | tuple[()] | None = None
 
     @property
     def ci_low(self) -> np.ndarray:
@@ -231,8 +243,16 @@ class PublishedTable:
             "std_error": self.std_error,
             "ci_low": pa.array(self.ci_low, mask=self.masked),
             "ci_high": pa.array(self.ci_high, mask=self.masked),
-            "obs_status": status,
         }
+        for place, name in enumerate(CREDIBLE if self.credible is not None else ()):
+            ends = (
+                self.credible[place].astype(np.int64)
+                if self.credible
+                else np.zeros(len(self.estimate), np.int64)
+            )
+            missing = self.masked if self.credible else np.ones(len(self.estimate), bool)
+            data[name] = pa.array(ends, mask=missing)
+        data["obs_status"] = status
         if self.reliability is not None:
             data[RELIABILITY] = pa.array(self.reliability, pa.string())
         return pa.table(data)

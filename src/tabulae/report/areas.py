@@ -17,14 +17,14 @@ from ..products.areas.plan import EntityDistance, GeographyPlan
 from ..products.areas.spec.section import AREA, AREA_TYPE, AreaTable, Geography, geography_of
 from ..products.areas.spine.spine import Spine
 from ..products.areas.spine_plan import interval_factor
-from ..products.areas.store import ABOUT
 from ..products.areas.tables import GLS_ESTIMATE, POSTERIOR, UNBIASED, earlier_of, exact_of
+from ..products.implicates import ABOUT
 from ..release import Release
 from ..release.folder import Rows, read_json
 from ..release.write import ESTIMATED
+from .drawn import PosteriorView, posterior_view
 from .numbers import fixed
 from .page import render_page, stored_context
-from .plots import two_intervals
 from .spine import Drawing, FanRow, drawing_of, fan_rows
 from .view import ExactView, StoredView, promise_of, statements_of, stored_fields
 
@@ -222,59 +222,23 @@ class ErrorRow:
     rmse: float
 
 
-@dataclass(frozen=True)
-class PosteriorView:
-    """What draws of a release tell beside its intervals.
-
-    Attributes:
-        draws: how many implicates there are.
-        worth: for each type of area how many independent draws they are worth for totals and for cells, and whether
-            that is enough for credible intervals.
-        kind: the type of area of the picture, which is of intervals beside each other; "" without one.
-    """
-
-    draws: int
-    worth: tuple[tuple[str, float, float, bool], ...]
-    kind: str
-    picture: str
-
-
-_DRAWN = 14  # counts in the picture of two intervals
-
-
 def posterior_of(release: Release, geography: Geography) -> PosteriorView | None:
     """What ``posterior.json`` says, and a picture of some counts; None where no draws are published."""
     if geography.estimate != POSTERIOR:
         return None
     told = read_json(release.path, ABOUT)
-    worth = tuple(
-        (kind, each["totals"], each["cells"], told["credible"][kind])
-        for kind, each in told["effective_draws"].items()
-    )
     table = _most_telling(geography.tables)
     enough = [kind for kind in table.areas if told["credible"].get(kind)]
     if not enough:
-        return PosteriorView(told["implicates"], worth, "", "")
+        return posterior_view(told, "area")
     kind = max(enough, key=lambda one: len(geography.areas(one)[0]))
     rows = pq.read_table(
         release.path / "tables" / f"{table.name}.parquet",
         filters=[("area_type", "=", kind), ("obs_status", "=", ESTIMATED)],
     )
-    order = np.argsort(rows["estimate"].to_numpy(), kind="stable")
-    if not order.size:
-        return PosteriorView(told["implicates"], worth, "", "")
-    some = rows.take(np.unique(order[np.linspace(0, order.size - 1, _DRAWN).astype(np.int64)]))
-    words = zip(*(some[name].to_pylist() for name in (AREA, *table.margin.names)), strict=True)
-    names = [" ".join(map(str, each)) for each in words]
-    ends = {
-        called: np.stack(
-            [some[f"{column}_{end}"].to_numpy().astype(float) for end in ("low", "high")], axis=1
-        )
-        for called, column in (("ci, of gls", "ci"), ("credible", "credible"))
-    }
-    counts = some["estimate"].to_numpy().astype(float)
-    label = f"Two intervals of {len(names)} counts of table {table.name}, areas of type {kind}"
-    return PosteriorView(told["implicates"], worth, kind, two_intervals(names, counts, ends, label))
+    return posterior_view(
+        told, "area", rows, (AREA, *table.margin.names), f"table {table.name}, areas of type {kind}"
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

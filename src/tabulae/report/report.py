@@ -10,12 +10,16 @@ from pathlib import Path
 import pyarrow as pa
 
 from ..domain import Table
+from ..products.implicates import ABOUT
 from ..products.tables.exactness import described
 from ..products.tables.publish import left_out_words, value_words
 from ..release import Release, seal
-from ..release.folder import REPORT, write_bytes
+from ..release.folder import REPORT, read_json, write_bytes
 from ..release.staging import unmark
+from ..release.write import ESTIMATED
+from ..spec.promise import POSTERIOR
 from .areas import geography_report
+from .drawn import PosteriorView, posterior_view
 from .groups import groups_report
 from .leading import range_order
 from .page import render_report
@@ -57,7 +61,22 @@ def view_of(release: Release) -> ReleaseView:
         tables=tuple(_table(release, table) for table in spec.published.tables),
         strategy=strategy_view(release),
         raised=spec.method.estimate != "least-squares",
+        posterior=posterior_of(release),
     )
+
+
+def posterior_of(release: Release) -> PosteriorView | None:
+    """What ``posterior.json`` says, and a picture of some counts of the largest table; None where nothing is drawn."""
+    if release.spec.method.estimate != POSTERIOR:
+        return None
+    told = read_json(release.path, ABOUT)
+    enough = [table for table in release.spec.published.tables if told["credible"].get(table.name)]
+    if not enough:
+        return posterior_view(told, "cell")
+    table = max(enough, key=lambda each: release.tables[each.name].num_rows)
+    rows = release.tables[table.name]
+    rows = rows.filter(pa.array([each == ESTIMATED for each in rows["obs_status"].to_pylist()])).drop_null()
+    return posterior_view(told, "cell", rows, [*table.columns(release.domain)], f"table {table.name}")
 
 
 def _exact(release: Release) -> Iterator[ExactView]:

@@ -30,6 +30,7 @@ from ..linalg import (
 )
 from ..privacy import NoiseLaw
 from ..release import Release
+from ..spec.promise import POSTERIOR
 from ..strategy import Block, Strategy, method_words
 from .page import BLOCKS_SHOWN
 from .view import BlockView, MatrixPicture, StrategyView
@@ -215,11 +216,16 @@ _ONE_SIDED = (
     "standard errors and intervals are those of plain least squares, the intervals cut at zero and widened to be "
     "symmetric about the estimate"
 )
+_DRAWN = (
+    "as whole counts near to draws of whole tables from a model given all of them, so that no count is below zero and "
+    "all tables agree; " + _ONE_SIDED
+)
 _ESTIMATES = {
     "least-squares": "by least squares, so that all tables agree with each other",
     "non-negative": "by least squares among counts that are nowhere below zero, so that all tables agree; "
     + _ONE_SIDED,
     "pgm": "through a graphical model, so that no count is below zero and all tables agree; " + _ONE_SIDED,
+    POSTERIOR: _DRAWN,
 }
 _WITH_EXACT = {
     "least-squares": (
@@ -232,6 +238,7 @@ _WITH_EXACT = {
         "exact sum. Because of the limit at zero the exact counts enter everywhere, also into what they do not "
         "determine, so that each number is a function of both; " + _ONE_SIDED
     ),
+    POSTERIOR: f"and from the exact counts together: {_DRAWN}. Every draw keeps the exact counts",
 }
 
 

@@ -23,6 +23,8 @@ from ..release.folder import DERIVED, Rows
 from ..release.series import Link, Standing, spent_over
 from ..release.write import ESTIMATED, EXACT
 from ..spec import Derived, ReliabilitySection, Spec
+from ..spec.promise import POSTERIOR
+from .drawn import PosteriorView
 from .leading import fair_order
 from .numbers import NOTHING, decimals_for, fixed, shortened
 
@@ -240,7 +242,7 @@ def promise_of(
         exact=tuple(exact),
         consequences=consequences,
         rows_per_unit=None if spec.unit_id is None else spec.rows_per_unit,
-        one_sided=spec.method.estimate == "non-negative",
+        one_sided=spec.method.estimate in ("non-negative", POSTERIOR),
         where=spec.source.where and spec.source.where.text,
         left_out=left_out,
         earlier=tuple(each.words for each in spec.earlier),
@@ -454,6 +456,7 @@ class ReleaseView(PublishedView):
     tables: tuple[TableView, ...]
     strategy: StrategyView
     raised: bool = False
+    posterior: PosteriorView | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

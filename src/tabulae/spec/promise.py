@@ -13,13 +13,16 @@ from .problems import Problems, listed, nearest, shown
 from .sections import Document
 from .shape import TARGETS, MethodSection, PrivacySection
 
-ESTIMATORS = ("least-squares", "non-negative", "pgm")
+POSTERIOR = "posterior"
+"""Whole counts with credible intervals, and whole tables drawn given what was measured."""
+
+ESTIMATORS = ("least-squares", "non-negative", "pgm", POSTERIOR)
 """The names that ``method.estimate`` accepts."""
 
 SPARSE = "sparse"
 """Of areas of very many cells: only what a division reads is drawn, and no count has an interval."""
 
-AREA_ESTIMATORS = ("bluedown", "topdown", "gls", "posterior", SPARSE)
+AREA_ESTIMATORS = ("bluedown", "topdown", "gls", POSTERIOR, SPARSE)
 """The names that ``method.estimate`` accepts with ``[geography]``, the default first."""
 
 NOT_OF_AREAS = ("select", "objective", "tolerance", "time_limit", "seed")
@@ -206,7 +209,7 @@ def read_method(document: Document, problems: Problems) -> Method | None:
     if document.is_geography:
         return _area_method(document, section, problems)
     _accept(section, "select", METHODS, problems)
-    if section.estimate in AREA_ESTIMATORS:
+    if section.estimate in {*AREA_ESTIMATORS} - {*ESTIMATORS}:
         told = f"{shown(section.estimate)} is for areas, and there is no [geography]: known here: {listed(ESTIMATORS)}"
         problems.add(("method", "estimate"), told)
     else:
@@ -217,6 +220,8 @@ def read_method(document: Document, problems: Problems) -> Method | None:
     if privacy is None or privacy.definition is None:
         return None
     noise = _fitting_noise(section, privacy.definition, problems)
+    if section.estimate == POSTERIOR:
+        _check_drawn(document, privacy.definition, noise, problems)
     if section.objective and any(entry and entry.target for entry in document.tables):
         problems.add(("method", "objective"), "tables have targets, and these are the objective: remove it")
     objective = section.objective or "total"
@@ -229,6 +234,30 @@ def read_method(document: Document, problems: Problems) -> Method | None:
         objective,
         section.tolerance,
     )
+
+
+def _check_drawn(document: Document, definition: str, noise: str, problems: Problems) -> None:
+    """Refuse what whole tables are not drawn of."""
+    if (definition, noise) == ("approx", "gaussian"):
+        told = (
+            'is drawn given discrete noise, and definition = "approx" rounds continuous noise: write definition = '
+            '"zcdp", which states epsilon at a delta, too, or noise = "laplace"'
+        )
+        problems.add(("method", "estimate"), told)
+    if document.counts_units:
+        told = 'is drawn of counts of records, and here units are counted beside them: write "non-negative"'
+        problems.add(("method", "estimate"), told)
+    if document.derived:
+        told = 'are computed about unbiased counts: with estimate = "posterior" compute them from implicates.parquet'
+        problems.add(("derived",), told)
+    if document.earlier:
+        told = 'are not kept by draws: write estimate = "non-negative", or remove the earlier releases'
+        problems.add(("earlier",), told)
+    for position, entry in enumerate(document.tables):
+        for key in ("measures", "survey_weight", "sampling"):
+            if entry and getattr(entry, key) is not None:
+                told = 'is not of what estimate = "posterior" draws, which are counts of records: remove one of the two'
+                problems.add(("table", position, key), told)
 
 
 def _area_method(document: Document, section: MethodSection, problems: Problems) -> Method | None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy import sparse
 
 from ...estimation.posterior import (
@@ -24,16 +23,14 @@ from ...estimation.posterior import (
     MeasuredTree,
     sample,
 )
-from ...release import folder as f
-from ...release.folder import Rows, sync_file
 from ...release.write import word_column
 from ...spec import NO_VALUE
+from ..implicates import FILE, columns_of, implicate_faults, write_implicates
 from .constraints import NO_LIMIT, AreaConstraints, nodes_of_units
 from .estimate import SpineEstimate
 from .layout import CellLayout, Margin
 from .passes.vectors import NodeVectors
 from .spine_plan import SpinePieceValues, SpinePlan
-from .store import ABOUT, FILE
 
 IMPLICATES = 200
 """Draws that are published: enough for intervals at 95 %, and for 100 effective ones at the usual correlation."""
@@ -214,9 +211,7 @@ class AreaPosterior:
 
     @property
     def schema(self) -> pa.Schema:
-        words = pa.dictionary(pa.int32(), pa.string())
-        names = [(name, words) for name in (self.leaves[0], *self.layout.domain.names)]
-        return pa.schema([("draw", pa.int32()), *names, ("count", pa.int64())])
+        return columns_of([self.leaves[0], *self.layout.domain.names])
 
     def rows(self) -> Iterator[pa.Table]:
         """The implicates, one draw after the other: by leaf, then by cell; cells of nobody are left out."""
@@ -239,38 +234,12 @@ def _summing(row: np.ndarray, column: np.ndarray, rows: int, columns: int) -> sp
 
 def write_posterior(folder: Path, made: AreaPosterior) -> None:
     """Write the implicates, and how they were drawn."""
-    with pq.ParquetWriter(folder / FILE, made.schema, compression="zstd") as writer:
-        for rows in made.rows():
-            writer.write_table(rows)
-    sync_file(folder / FILE)
-    f.write_json(folder / ABOUT, made.document)
+    write_implicates(folder, made.schema, made.rows(), made.document)
 
 
 def posterior_faults(folder: Path, made: AreaPosterior) -> Iterator[str]:
     """Whether stored implicates are those that the measurements and the seed give, and keep every limit."""
-    told = f.read_json(folder, ABOUT)
-    if told.get("measurements") != made.digest:
-        yield f"{ABOUT}: its measurements are not those of this release"
-    if told.get("seed") != made.seed:
-        yield f"{ABOUT}: its seed is not that of {f.SPEC}"
-    if {**told, "measurements": made.digest, "seed": made.seed} != made.document:
-        yield f"{ABOUT}: does not say how these implicates are drawn"
-    stored = Rows.of_parquet(folder / FILE)
-    plain = pa.schema(
-        [
-            (field.name, pa.string() if pa.types.is_dictionary(field.type) else field.type)
-            for field in made.schema
-        ]
-    )
-    if stored.schema != plain:
-        yield f"{FILE}: its columns are not the draw, the leaf, the attributes and the count"
-        return
-    for number, rows in enumerate(made.rows(), start=1):
-        if not stored.take(rows.num_rows).equals(rows.cast(plain).combine_chunks()):
-            yield f"{FILE}: draw {number} is not the one that the measurements and the seed give"
-            return
-    if stored.take(1).num_rows:
-        yield f"{FILE}: has more draws than {ABOUT} says"
+    yield from implicate_faults(folder, made.schema, made.rows(), made.document)
     yield from _limit_faults(made)
 
 

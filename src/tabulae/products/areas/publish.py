@@ -19,6 +19,7 @@ from ...release.progress import Progress, Say, quiet
 from ...release.write import csv_resource, data_package, write_documents
 from ...spec import Spec
 from ...spec.promise import SPARSE
+from ..implicates import ABOUT, FILE
 from ..product import Charged
 from .constraints import FREE, NO_LIMIT, EarlierMargin
 from .estimate import SpineEstimate
@@ -31,7 +32,7 @@ from .sparse.store import COUNTS, SparseEstimate, StoredAnswers
 from .spec.section import geography_of
 from .spec.sparse import SparseSection
 from .spine_plan import SpinePlan
-from .store import ABOUT, FILE, plan_document
+from .store import plan_document
 from .tables import (
     AREA_COLUMNS,
     GLS_ESTIMATE,

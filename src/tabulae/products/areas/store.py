@@ -155,9 +155,6 @@ MOST_ROWS = 1 << 26  # of one row group
 _FILE_BYTES, _GROUP_BYTES, _CODE_BYTES, _COUNT_BYTES = 1 << 16, 1 << 13, 40, 12
 _FEW, _SPREAD = 64, 10  # values: small counts, and noise within so many standard deviations in all
 _CODING, _REST_BYTES = 1.3, 0.25  # what coding adds; all columns but the values
-FILE, ABOUT = "implicates.parquet", "posterior.json"
-"""Where the draws of a posterior are, and what is said of them."""
-
 WRITTEN: Mapping[str, Any] = {
     "compression": "zstd",
     "use_dictionary": [*_WORDS, "variance"],

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from os import PathLike, urandom
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +27,11 @@ from ...release.read import Release
 from ...release.staging import PLAN
 from ...sources.units import UnitRule
 from ...spec import Spec
+from ...spec.promise import POSTERIOR
 from ..product import Charged, ResourceEstimate, records_of, refuse_areas, rules_of, unit_rule
 from .changes import comparable, table_changes
 from .count import VECTOR_LIMIT, Counts, tabulate
+from .draws import check_drawn, draws_faults, write_draws
 from .exactness import check_joint_promise, exactness
 from .figures import derived_faults, publish_derived, publish_figure, write_derived
 from .measure import measure
@@ -46,6 +48,9 @@ from .publish import (
     write_contents,
 )
 from .store import MeasurementWriter, read_measurement
+
+if TYPE_CHECKING:
+    from ...estimation.whole_tables import Posterior
 
 _PROGRAM, _VECTORS = 350 * 10**6, 6  # bytes of libraries; how many vectors are held at once
 
@@ -127,6 +132,8 @@ class TablesProduct:
         made = plan_tables(spec)
         check_derived(made)
         check_earlier(made)
+        if spec.method.estimate == POSTERIOR:
+            rehearse(made)
         return made
 
     def prepare(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
@@ -210,6 +217,8 @@ class TablesProduct:
         stated = None if exact is None else exact.document()
         told = measured.left_out
         write_contents(partial, spec, tables, expected, charged, plan.level, stated, told)
+        if spec.method.estimate == POSTERIOR:
+            write_draws(partial, cast("Posterior", estimated))
         write_derived(partial, spec, publish_derived(estimated, spec, plan.level))
 
     def measurements(self, release: Release) -> tuple[Measurement, ...]:
@@ -245,6 +254,8 @@ class TablesProduct:
                     )
                 if held is not None and not meets(held, workload[fresh.name], estimates, before):
                     faults.append(f"tables/{fresh.name}: its sums are not the counts published before")
+        if spec.method.estimate == POSTERIOR:
+            faults += draws_faults(release.path, cast("Posterior", estimated))
         return [*faults, *derived_faults(release.path, spec, release.derived, estimated, release.level)]
 
     def text_faults(self, release: Release) -> list[str]:
@@ -310,9 +321,11 @@ def rehearse(plan: Plan) -> Estimate:
     values[::5], values[2::5] = 1, -1
     nobody = _made_up(plan)
     exact = tuple(nobody.records(table.operator(spec.domain)) for table in strategy.invariants)
-    return reconstruct(
-        plan, Measurement(strategy, values, laws, spec.loss, spec.neighbours, rehearsal=True, exact=exact)
-    )
+    made = Measurement(strategy, values, laws, spec.loss, spec.neighbours, rehearsal=True, exact=exact)
+    if spec.method.estimate != POSTERIOR:
+        return reconstruct(plan, made)
+    check_drawn(_drawn(spec, made))  # which has no draws yet
+    return estimate(made)
 
 
 def check_earlier(plan: Plan) -> None:
@@ -346,7 +359,15 @@ def _made_up(plan: Plan) -> Counts:
 def reconstruct(plan: Plan, measured: Measurement) -> Estimate:
     """Estimates from the measurement: public, repeatable years later."""
     held = [each.held for each in plan.spec.earlier]
+    if plan.spec.method.estimate == POSTERIOR:
+        return _drawn(plan.spec, measured)
     return estimate(measured, method=plan.spec.method.estimate, held=held)
+
+
+def _drawn(spec: Spec, measured: Measurement) -> Posterior:
+    from ...estimation.whole_tables import Posterior  # its sampler is compiled: only who draws needs it
+
+    return Posterior(measured, spec.published, spec.method.seed)
 
 
 PRODUCT = TablesProduct

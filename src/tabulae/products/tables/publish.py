@@ -24,6 +24,7 @@ from ...measurement import MeasuredLeftOut, Measurement
 from ...privacy import LeftOut, decimal
 from ...release import folder as f
 from ...release.write import (
+    CREDIBLE,
     ESTIMATED,
     EXACT,
     STATUS_MEANING,
@@ -115,7 +116,17 @@ def table_resources(spec: Spec, tables: Sequence[PublishedTable]) -> list[dict[s
     described = {name: f"Published exactly, without noise: {reason}" for name, reason in reasons.items()}
     described |= {name: f"{unit.capitalize()}: {value_words(spec)}" for name, unit in spec.units.items()}
     return named_apart(
-        [resource_of("tables", t.name, list(t.columns), described.get(t.name), classes) for t in tables]
+        [
+            resource_of(
+                "tables",
+                t.name,
+                list(t.columns),
+                described.get(t.name),
+                classes,
+                credible=t.credible is not None,
+            )
+            for t in tables
+        ]
     )
 
 
@@ -214,6 +225,7 @@ def _publish(estimate: Estimate, workload: Workload, table: Table, level: float)
         interval.known(exact, answer),
         np.where(exact, EXACT, ESTIMATED),
         int((ways[~exact] == "conservative").sum()),
+        credible=estimate.credible_of(table, level),
     )
 
 
@@ -402,7 +414,8 @@ def false_numbers(
     if stored.schema.names != made.schema.names or stored.num_rows != made.num_rows:
         yield f"tables/{fresh.name}: does not have the rows and columns that {f.SPEC} asks for"
         return
-    for name in (*fresh.columns, "obs_status"):
+    drawn = CREDIBLE if fresh.credible is not None else ()
+    for name in (*fresh.columns, *drawn, "obs_status"):
         if stored[name].to_pylist() != made[name].to_pylist():
             yield f"tables/{fresh.name}: {name} does not follow from the measurements"
     loose = max(precision, _ROUNDING) * fresh.std_error

@@ -1,0 +1,60 @@
+"""Files of draws: implicates, row by row, and what is said of them; whether a folder still has those that it should."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..release import folder as f
+from ..release.folder import Rows, sync_file
+
+FILE, ABOUT = "implicates.parquet", "posterior.json"
+"""Where the draws of a posterior are, and what is said of them."""
+
+
+def columns_of(names: Iterable[str]) -> pa.Schema:
+    """The columns of implicates: the draw, words, the count."""
+    words = pa.dictionary(pa.int32(), pa.string())
+    named = [(name, words) for name in names]
+    return pa.schema([("draw", pa.int32()), *named, ("count", pa.int64())])
+
+
+def write_implicates(
+    folder: Path, schema: pa.Schema, draws: Iterable[pa.Table], told: Mapping[str, Any]
+) -> None:
+    """Write the implicates, and how they were drawn."""
+    with pq.ParquetWriter(folder / FILE, schema, compression="zstd") as writer:
+        for rows in draws:
+            writer.write_table(rows)
+    sync_file(folder / FILE)
+    f.write_json(folder / ABOUT, told)
+
+
+def implicate_faults(
+    folder: Path, schema: pa.Schema, draws: Iterable[pa.Table], made: Mapping[str, Any]
+) -> Iterator[str]:
+    """Whether stored implicates are those that the measurements and the seed give, draw by draw."""
+    told = f.read_json(folder, ABOUT)
+    if told.get("measurements") != made["measurements"]:
+        yield f"{ABOUT}: its measurements are not those of this release"
+    if told.get("seed") != made["seed"]:
+        yield f"{ABOUT}: its seed is not that of {f.SPEC}"
+    if {**told, "measurements": made["measurements"], "seed": made["seed"]} != made:
+        yield f"{ABOUT}: does not say how these implicates are drawn"
+    stored = Rows.of_parquet(folder / FILE)
+    plain = pa.schema(
+        [(each.name, pa.string() if pa.types.is_dictionary(each.type) else each.type) for each in schema]
+    )
+    if stored.schema != plain:
+        yield f"{FILE}: its columns are not the draw, the words of {f.SPEC} and the count"
+        return
+    for number, rows in enumerate(draws, start=1):
+        if not stored.take(rows.num_rows).equals(rows.cast(plain).combine_chunks()):
+            yield f"{FILE}: draw {number} is not the one that the measurements and the seed give"
+            return
+    if stored.take(1).num_rows:
+        yield f"{FILE}: has more draws than {ABOUT} says"
