@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import ibis
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -21,20 +22,20 @@ from tests.audit.specs import fails
 
 import tabulae as tb
 from tabulae._run import check_release
-from tabulae.audit import audit
-from tabulae.audit._audit import derived, replayed
+from tabulae.audit._audit import derived, epsilon_proven, replayed
 from tabulae.cli.output import loss_words
 from tabulae.domain import Figure
 from tabulae.domain.figure_sql import figure_from_sql
 from tabulae.domain.sql import table_from_sql
 from tabulae.errors import DataError, InvalidArgument, SpecError, TabulaeError
-from tabulae.linalg import Identity
+from tabulae.linalg import Identity, weighted_sensitivity
 from tabulae.products.product import records_of, rules_of
 from tabulae.products.tables.count import tabulate
 from tabulae.products.tables.plan import Plan
 from tabulae.sources import households
 from tabulae.sources.units import UnitRule
 from tabulae.spec import Spec, read_spec
+from tabulae.strategy import seats as seats_of_one
 from tabulae.strategy.strategy import unit_rmse
 
 K = 3
@@ -654,34 +655,79 @@ def _audited(neighbours: str) -> Plan:
 METHOD = '[method]\nselect = "residual"\n'
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
 def test_an_audit_invents_households_and_counts_their_seats(neighbours: str) -> None:
     with replayed(_audited(neighbours)) as replay:
         found = [check() for check in replay.checks().values()] + derived(replay)
+        if neighbours not in ("add-remove", "replace"):
+            found.append(epsilon_proven(replay, 0.02))
     assert {check.name: check.detail for check in found if not check.passed} == {}
+    (change,) = (
+        check for check in found if check.name == f"{'replace' if neighbours == 'replace' else 'remove'} one"
+    )
+    assert change.observed is not None
+    assert change.observed > 0.2
 
 
-def test_an_audit_finds_a_seat_too_many_and_what_is_made_of_the_wrong_records(
+def _overshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A join that gives each unit a seat too many."""
+    bounded = households.bounded
+    monkeypatch.setattr(
+        households, "bounded", lambda t, c, rule, own: bounded(t, c, replace(rule, rows=rule.rows + 1), own)
+    )
+
+
+def _made_of_the_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is made of a unit's records, made of as many of them as are counted."""
+    units = households.Seating.units.func
+
+    def fewer(self: households.Seating) -> Any:
+        order = [self.records[f"k{i}"] for i in range(len(self.read))]
+        place = ibis.row_number().over(ibis.window(group_by=households.ID, order_by=order))
+        records = self.records.mutate(place=place)
+        return units(replace(self, records=records.filter(records.place < self.rule.rows).drop("place")))
+
+    monkeypatch.setattr(households.Seating, "units", property(fewer))
+
+
+def _of_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise for the largest column, where a seat of one record may become that of another."""
+    monkeypatch.setattr(
+        seats_of_one, "_apart", lambda blocks, p, *_: weighted_sensitivity(blocks, p, "add-remove").power
+    )
+
+
+PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str, tuple[str, ...]]] = [
+    (_overshot, "add-remove", ("add one", "seats", "noise")),
+    (_overshot, "record-free", ("seats", "noise")),
+    (_overshot, "record-derived", ("seats", "noise")),
+    (_made_of_the_counted, "add-remove", ("seats",)),
+    (_made_of_the_counted, "record-free", ("seats",)),
+    (_made_of_the_counted, "record-derived", ("seats",)),
+    (_of_a_column, "record-free", ("sensitivity", "law", "remove one")),
+    (_of_a_column, "record-derived", ("sensitivity", "law")),
+]
+
+
+@pytest.mark.parametrize(
+    ("plant", "neighbours", "checks"), PLANTED, ids=[f"{p.__name__} {n}" for p, n, _ in PLANTED]
+)
+def test_an_audit_finds_what_is_planted(
     monkeypatch: pytest.MonkeyPatch,
+    plant: Callable[[pytest.MonkeyPatch], None],
+    neighbours: str,
+    checks: tuple[str, ...],
 ) -> None:
-    plan, bounded, code = _audited("add-remove"), households.bounded, households.FromRecords.code
-    with monkeypatch.context() as planted:
-        planted.setattr(
-            households,
-            "bounded",
-            lambda t, c, rule, own: bounded(t, c, replace(rule, rows=rule.rows + 1), own),
-        )
-        fails(plan, "add one")
-    with monkeypatch.context() as planted:
-        planted.setattr(households.FromRecords, "code", lambda self, t, keys: 1 - code(self, t, keys) % 2)
-        fails(plan, "noise")
+    plan = _audited(neighbours)
+    plan = Plan(plan.spec, replace(plan.strategy), plan.level)  # without the sensitivities that it remembers
+    plant(monkeypatch)
+    fails(plan, *checks)
 
 
-def test_an_audit_does_not_know_what_one_person_changes(folder: Path, tmp_path: Path) -> None:
-    text = _with('ledger = "ledger.db"', 'ledger = "ledger.db"\nneighbours = "record-free"')
-    (tmp_path / "spec.toml").write_text(text.replace("[privacy]", METHOD + "[privacy]"))
-    with pytest.raises(TabulaeError, match="does not know what one record may change of its unit"):
-        audit(tmp_path / "spec.toml")
+def test_an_audit_finds_what_is_made_of_the_wrong_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, code = _audited("add-remove"), households.FromRecords.code
+    monkeypatch.setattr(households.FromRecords, "code", lambda self, t, keys: 1 - code(self, t, keys) % 2)
+    fails(plan, "noise")
 
 
 def test_a_domain_counts_units_by_their_own_attributes_alone() -> None:

@@ -154,7 +154,7 @@ def _sensitivity(plan: Plan, worst: Largest) -> Check:
 
 
 def _looked_at(worst: Largest, *, exact: bool) -> str:
-    kind = "columns" if len(worst.cells) == 1 else "pairs of columns"
+    kind = {1: "columns", 2: "pairs of columns"}.get(len(worst.cells), "changes of a unit's seats")
     words = f"{worst.seen:,} {kind}" + (", which stand for all" if worst.exhaustive else " of a search")
     return words + ("; equal, exactly" if exact else "; an upper bound is declared")
 

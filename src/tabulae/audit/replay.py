@@ -11,13 +11,14 @@ import numpy as np
 
 from ..demo.invented import People, invent
 from ..measurement import Measurement
-from ..privacy import WITHIN
+from ..privacy import RECORDS, WITHIN
 from ..products.tables.plan import Plan
 from ..products.tables.product import reconstruct
 from ..products.tables.publish import publish
 from ..strategy import strategy_digest
 from .checks import Check, guarded
-from .largest import Largest, told_apart, weighted_power
+from .largest import Largest, columns, counted, told_apart, weighted_power
+from .one_record import one_record_pairs
 from .records import Recorded, Run, Stage
 
 _UNITS = 300
@@ -55,6 +56,8 @@ class Replay:
 
         Where the records left out are counted, the first unit has one more than count besides, and the second has none.
         """
+        if self.plan.spec.neighbours in RECORDS:
+            return []
         picks = [self.stage.layout.pick(cell) for cell in self.worst.cells]
         rule = self.plan.spec.left_out
         beyond = [0 if rule is None else min(rule.at_most + 1, _MOST_LEFT_OUT), 0]
@@ -65,6 +68,8 @@ class Replay:
     def base(self) -> People:
         """Uneven people, among them one of the units that move the answers most."""
         people = invent(self.stage.layout, self.rng, _UNITS, self.rows)
+        if self.stage.layout.seats is not None:  # one with more records than are counted, all alike
+            people = people.and_one(np.tile(self.stage.layout.random(self.rng, 1), (self.rows + 2, 1)))
         return people.and_one(self.worst_groups[0]) if self.worst_groups else people
 
     @cached_property
@@ -87,6 +92,7 @@ class Replay:
             "row-order": ("same records in another order: answers that differ", self._reordered),
             "noise": ("answers that are not exact answer + the law's noise, in order", self._noise),
             "exact": ("exact counts that are not those of the records, counted again", self._exact),
+            "seats": ("units of too many records whose answers no choice among these gives", self._seated),
             "shape": ("inputs whose queries, laws or keys differ from the others'", self._shape),
             "draws": ("replays that drew in another number or order", self._drawn),
             "rehearsal": ("measurements that could be published", self._rehearsed),
@@ -94,6 +100,8 @@ class Replay:
         found = {name: partial(_count_check, name, *rule) for name, rule in counts.items()}
         if not self.plan.spec.invariants:
             del found["exact"]
+        if self.stage.layout.seats is None:
+            del found["seats"]
         last = {name: found.pop(name) for name in ("draws", "rehearsal")}
         changes = {f"{kind} one": partial(self._change, kind, of) for kind, of in self._kinds().items()}
         return {**found, **changes, **last}
@@ -130,6 +138,23 @@ class Replay:
         )
         return wrong, f"{len(people)} inputs, {sum(map(len, runs[0].exact)):,} counts each"
 
+    def _seated(self) -> tuple[int, str]:
+        """Of units of one record more than are counted all but one are, and what is made of them is made of them all.
+
+        The noise is that of the base, so that what differs from it are the exact answers of the unit.
+        """
+        wrong, layout, shape = 0, self.stage.layout, self.plan.spec.domain.shape
+        for _ in range(_RANDOM_PAIRS):
+            group = layout.random_unit(self.rng, self.rows + 1)
+            run, cells = self.run(self.base.and_one(group)), layout.of_unit(group)
+            moved = [after - before for before, after in zip(self.base_run.values, run.values, strict=True)]
+            queries = [block.query for block in run.done.strategy.blocks]
+            ones = np.ones(len(cells), dtype=np.int64)
+            over = [counted(query, cells, shape, ones) - m for query, m in zip(queries, moved, strict=True)]
+            each = np.concatenate([columns(query, cells, shape) for query in queries])
+            wrong += not (each == np.concatenate(over)[:, None]).all(axis=0).any()
+        return wrong, f"{_RANDOM_PAIRS} units of {self.rows + 1} records"
+
     def _shape(self) -> tuple[int, str]:
         people = [self.base, *self._odd_inputs()]
         runs = [self.base_run, *(self.run(odd) for odd in people[1:])]
@@ -163,7 +188,7 @@ class Replay:
             return {"replace": self._replacements, **({} if fewest else kinds)}
         if self.plan.spec.neighbours == WITHIN:
             return {"replace": self.within}
-        return kinds
+        return {"remove": self.records} if self.plan.spec.neighbours in RECORDS else kinds
 
     def _removals(self) -> Iterator[tuple[People, People]]:
         base = self.base
@@ -173,6 +198,12 @@ class Replay:
     def _additions(self) -> Iterator[tuple[People, People]]:
         for group in [*self.worst_groups, *self._random_groups()]:
             yield self.base, self.base.and_one(group)
+
+    def records(self) -> Iterator[tuple[People, People]]:
+        """One record of a unit goes, and what is said of the unit changes as the promise allows for."""
+        layout, of = self.stage.layout, self.plan.spec.neighbours
+        for before, after in one_record_pairs(layout, self.worst, of, self.rows, self.rng, _RANDOM_PAIRS):
+            yield self.base.and_one(before), self.base.and_one(after) if len(after) else self.base
 
     def _replacements(self) -> Iterator[tuple[People, People]]:
         base = self.base
@@ -214,7 +245,8 @@ class Replay:
 
     def _change(self, kind: str, pairs: Callable[[], Iterator[tuple[People, People]]]) -> Check:
         name = f"{kind} one"
-        what = f"largest change of the answers, {name} {self.plan.spec.unit}: over the sensitivity"
+        of = "record of a " if self.plan.spec.neighbours in RECORDS else ""
+        what = f"largest change of the answers, {name} {of}{self.plan.spec.unit}: over the sensitivity"
         return guarded(name, what, lambda: self._largest_change(name, what, pairs()))
 
     def _largest_change(self, name: str, what: str, pairs: Iterator[tuple[People, People]]) -> Check:

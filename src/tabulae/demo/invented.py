@@ -107,16 +107,21 @@ class RecordLayout:
         cells, parts = [], []
         of_records = [axis for axis, each in enumerate(self.attributes) if not each.of_unit]
         for unit in np.unique(people.units):
-            records = self.codes(people.group(unit))
-            for axis, rule in self.made.items():
-                records[:, axis] = self._made(rule, records)
-            records[:, self.seats] = 1
+            records = self.of_unit(people.group(unit))
             empty = records[:1].copy()
             empty[:, of_records] = 0
             counted = records[:most]
             cells += [counted, empty]
             parts += [1] * len(counted) + [most - len(counted)]
         return np.concatenate(cells), np.array(parts, dtype=np.int64)
+
+    def of_unit(self, picks: np.ndarray) -> np.ndarray:
+        """The cells (records, attributes) of the seats of one unit's records, with what is made of them all."""
+        records = self.codes(picks)
+        for axis, rule in self.made.items():
+            records[:, axis] = self._made(rule, records)
+        records[:, self.seats] = 1
+        return records
 
     def _made(self, rule: FromRecords, records: np.ndarray) -> int:
         """What is made of the records (records, attributes) of one unit, from the words of its rule."""
