@@ -155,6 +155,6 @@ class Stage:
 
     def exact(self, people: People, done: Measurement) -> list[np.ndarray]:
         """The counts that a measurement should have stated exactly, counted from the columns."""
-        (cells, parts), domain = self.layout.in_parts(people.picks), self.plan.spec.domain
+        (cells, parts), domain = self.layout.in_parts(self.layout.codes(people.picks)), self.plan.spec.domain
         found = (counted(t.operator(domain), cells, domain.shape, parts) for t in done.strategy.invariants)
         return [answers // domain.parts for answers in found]

@@ -17,7 +17,7 @@ from ..products.tables.product import reconstruct
 from ..products.tables.publish import publish
 from ..strategy import strategy_digest
 from .checks import Check, guarded
-from .largest import Largest, columns, counted, told_apart, weighted_power
+from .largest import Largest, counted, told_apart, weighted_power
 from .one_record import one_record_pairs
 from .records import Recorded, Run, Stage
 
@@ -149,10 +149,10 @@ class Replay:
             run, cells = self.run(self.base.and_one(group)), layout.of_unit(group)
             moved = [after - before for before, after in zip(self.base_run.values, run.values, strict=True)]
             queries = [block.query for block in run.done.strategy.blocks]
-            ones = np.ones(len(cells), dtype=np.int64)
-            over = [counted(query, cells, shape, ones) - m for query, m in zip(queries, moved, strict=True)]
-            each = np.concatenate([columns(query, cells, shape) for query in queries])
-            wrong += not (each == np.concatenate(over)[:, None]).all(axis=0).any()
+            parts = [layout.in_parts(one[None]) for one in cells]
+            each = [np.concatenate([counted(query, at, shape, n) for query in queries]) for at, n in parts]
+            over = sum(each) - np.concatenate(moved)
+            wrong += not any((one == over).all() for one in each)
         return wrong, f"{_RANDOM_PAIRS} units of {self.rows + 1} records"
 
     def _shape(self) -> tuple[int, str]:

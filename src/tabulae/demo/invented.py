@@ -103,7 +103,7 @@ class RecordLayout:
         At most so many records of a unit are counted, where those of one that has more are all alike.
         """
         if self.seats is None:
-            return self.in_parts(people.within(most).picks)
+            return self.in_parts(self.codes(people.within(most).picks))
         cells, parts = [], []
         of_records = [axis for axis, each in enumerate(self.attributes) if not each.of_unit]
         for unit in np.unique(people.units):
@@ -113,7 +113,7 @@ class RecordLayout:
             counted = records[:most]
             cells += [counted, empty]
             parts += [1] * len(counted) + [most - len(counted)]
-        return np.concatenate(cells), np.array(parts, dtype=np.int64)
+        return self.in_parts(np.concatenate(cells), np.array(parts, dtype=np.int64))
 
     def of_unit(self, picks: np.ndarray) -> np.ndarray:
         """The cells (records, attributes) of the seats of one unit's records, with what is made of them all."""
@@ -131,12 +131,13 @@ class RecordLayout:
             return min(found[:, names.index(str(rule.of))], default=rule.most)
         return min(len(found), rule.most)
 
-    def in_parts(self, picks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The cells (parts, attributes) at the ends of the values of records, and how many parts of them are there."""
-        codes, parts, cells = self.codes(picks), [], []
-        shares = {axis: _shares(a, codes[:, axis]) for axis, a in enumerate(self.attributes) if a.steps}
+    def in_parts(self, codes: np.ndarray, times: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The cells (parts, attributes) at the ends of the values of records or seats, and how many parts are there."""
+        parts, cells = [], []
+        valued = {axis: a for axis, a in enumerate(self.attributes) if a.steps and not a.is_seat}
+        shares = {axis: _shares(each, codes[:, axis]) for axis, each in valued.items()}
         for corner in np.ndindex(*(each.shape[1] for each in shares.values())):
-            at, number = codes.copy(), np.ones(len(codes), dtype=np.int64)
+            at, number = codes.copy(), np.ones(len(codes), dtype=np.int64) if times is None else times.copy()
             for (axis, share), end in zip(shares.items(), corner, strict=True):
                 number *= share[:, end]
                 at[:, axis] = end

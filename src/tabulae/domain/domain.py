@@ -160,9 +160,10 @@ class Domain:
         if seats is None:
             return {}
         if of_units and (wrong := self.of_records(named)):
+            made = f'any = "{wrong} = ..."' if not self[wrong].steps else "range = [...]"
             raise InvalidArgument(
                 f"units are counted, and {wrong!r} is of their records, which may differ: count records, or declare "
-                f'under [attributes] what it says of a unit, as in {{ of = "unit", any = "{wrong} = ..." }}'
+                f'what it says of a unit, as in {{ of = "unit", {made} }}'
             )
         if of_units:
             return {}

@@ -350,6 +350,7 @@ class _Reader:
         def built() -> tuple[Attribute, Grid]:
             step = exact_number(entry.step)
             attribute = Attribute.measured(name, low, high, step, squares=bool(entry.squares))
+            attribute = replace(attribute, of_unit=entry.of is not None)
             return attribute, Grid(low, high, step, None if entry.null == "refuse" else int(entry.null))
 
         if found := self.problems.attempt(path, built):
@@ -433,12 +434,8 @@ class _Reader:
             for name in (name for name, entry in document.attributes.items() if entry and entry.of):
                 self.problems.add(("attributes", name, "of"), f'{told}"unit"')
             return
-        if document.values:
-            self.problems.add(
-                ("values",), "does not go with counts of units yet: make a spec of its own for sums"
-            )
-        if SEATS in document.attributes or SEATS in document.recodes:
-            place = "attributes" if SEATS in document.attributes else "recodes"
+        sections = {"attributes": document.attributes, "recodes": document.recodes, "values": document.values}
+        if place := next((name for name, declared in sections.items() if SEATS in declared), None):
             told = "is what the number of records of each unit is called: give this another name"
             self.problems.add((place, SEATS), told)
             return

@@ -118,7 +118,7 @@ class Document:
     @property
     def counts_units(self) -> bool:
         """Whether units are counted with their records: some attribute or table is of units, or they have rows."""
-        of_units = any(entry and entry.of for entry in self.attributes.values())
+        of_units = any(entry and entry.of for entry in (*self.attributes.values(), *self.values.values()))
         of_units |= self.source is not None and self.source.units is not None
         return of_units or any(entry and entry.counts == "units" for entry in self.tables)
 

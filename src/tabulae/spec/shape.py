@@ -401,6 +401,7 @@ class ValueEntry(StrictSection):
     outside: Literal["refuse", "clamp"] = "refuse"
     null: Literal["refuse"] | int = "refuse"
     squares: Annotated[bool | None, AfterValidator(lambda given: given or None)] = None
+    of: Literal["unit"] | None = None
 
     @model_validator(mode="after")
     def _two_ends(self) -> ValueEntry:

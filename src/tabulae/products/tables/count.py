@@ -656,11 +656,11 @@ def _of_units(
         seating = Seating(attributes, made, table, names[0], listed, names[1], unit)
         number = seating.check(source)
         check_parts(domain, number)
-        found = [redacted(source.name, lambda part=part: part.to_pyarrow()) for part in seating.seats()]
-    codes = [_seat_codes(domain, part, high) for part, high in zip(found, (1, 0), strict=True)]
-    people = np.concatenate([_column(part, "people") for part in found])
+        filled, empty = seating.seats()
+        found = [_seats(source, domain, filled, 1), _seats(source, domain, empty, 0)]
+    codes, people = (np.concatenate(part) for part in zip(*found, strict=True))
     check_counted(source, number * domain.parts, int(people.sum()))
-    return Counts._of_parts(domain, np.concatenate(codes), people, None)
+    return Counts._of_parts(domain, codes, people, None)
 
 
 def _whole(
@@ -682,18 +682,19 @@ def _whole(
     return table
 
 
-def _seat_codes(domain: Domain, seats: pa.Table, high: int) -> np.ndarray:
-    """Cells of seats that have a record, or are empty: what is of records is then in the first category."""
-    named = iter(range(len(domain.attributes)))
-    columns = ["" if attribute.is_seat else f"a{next(named)}" for attribute in domain.attributes]
-    none = np.full(seats.num_rows, high), np.zeros(seats.num_rows, np.int64)
-    return np.stack(
-        [
-            _column(seats, name) if name in seats.column_names else none[0 if attribute.is_seat else 1]
-            for name, attribute in zip(columns, domain.attributes, strict=True)
-        ],
-        axis=1,
-    )
+def _seats(source: RecordSource, domain: Domain, seats: Any, end: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cells of seats that have a record, or are empty, and parts: what is of records is then the first category.
+
+    Of a value of records an empty seat has its parts at the lowest number, of one of units where the unit has them.
+    """
+    import ibis
+
+    named = [attribute for attribute in domain.attributes if not attribute.is_seat]
+    names = [f"a{i}" for i in range(len(named))]
+    none = {name: ibis.literal(0) for name in names if name not in seats.columns}
+    codes, people = _corners(source, named, seats.mutate(**none) if none else seats, names)
+    assert domain.seats is not None
+    return np.insert(codes, domain.axis(domain.seats.name), end, axis=1), people
 
 
 def _beyond(source: RecordSource, table: Any, unit: UnitRule, rows: int) -> Integers | None:
@@ -726,16 +727,25 @@ def _by_cell(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Codes (cells, attributes) and records counted (cells,), of the cells that are not empty.
 
-    Of measured values these are corners, and parts of records, as :func:`in_parts` has them: sums of whole numbers,
-    which the engine computes. A negative code is that of a fault.
+    A negative code is that of a fault.
     """
-    import ibis
-
     names = [f"k{i}" for i in range(len(domain.attributes))]
     counted: Any = table.group_by(names).aggregate(people=table.people.sum().cast("int64"))
     if unit is not None:
         counted = bounded(table, names, unit)
-    parted = {f"k{i}": attribute for i, attribute in enumerate(domain.attributes) if attribute.steps}
+    return _corners(source, domain.attributes, counted, names)
+
+
+def _corners(
+    source: RecordSource, attributes: Sequence[Attribute], counted: Any, names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Codes and people of counted cells; of measured values these are corners, and parts of records.
+
+    The parts are those of :func:`in_parts`: sums of whole numbers, which the engine computes.
+    """
+    import ibis
+
+    parted = {name: each for name, each in zip(names, attributes, strict=True) if each.steps}
     corners = list(product(*(range(attribute.size) for attribute in parted.values())))
     if parted:
         sums = {}

@@ -376,6 +376,8 @@ class _Measured:
                 "is the weight of this table, and not summed in it: sum it in a table without survey_weight"
             )
             raise InvalidArgument(f"{shown(name)} {told}")
+        if self.domain.seats is not None:
+            self.domain.seat_factor([name], of_units=SEATS not in table.attributes)
         if weigher.ends[0] < 0:
             raise InvalidArgument(f"{shown(name)} may be negative, by its range, and weights are not")
         summed = {weigher.name: weigher.moment()}
