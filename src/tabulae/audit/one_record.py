@@ -172,6 +172,7 @@ def _worst_pairs(layout: RecordLayout, worst: Largest, rows: int) -> Iterator[tu
     if any(pick is None for pick in picks):
         return
     told, seat = [pick for pick in picks if pick is not None], layout.seats
+    assert seat is not None
     none = np.empty((0, len(layout.columns)), dtype=np.int64)
     if len(told) == 2:
         yield told[0][None], none
