@@ -319,13 +319,13 @@ class Problem:
         index = np.indices(shape).reshape(3, -1)
         held = index[0] // 2 * 3 + index[1]
         index = index[:, np.lexsort((np.arange(held.size), held))]
-        outer = np.sort(held)
+        outer = np.sort(held).astype(np.int32)
         rows = np.array(
             [np.ravel_multi_index(index, shape), index[0] * 3 + index[1], index[2], index[1]], np.int32
         )
         truth = rng.poisson(0.4, (children, held.size))
         people = truth.sum(axis=0)
-        cell = np.arange(held.size) if rooted else np.flatnonzero(people)
+        cell = (np.arange(held.size) if rooted else np.flatnonzero(people)).astype(np.int32)
         sums = np.array([np.bincount(outer, each, outer.max() + 1).astype(int) for each in truth])
         known = Sparse.of(children, *(each.ravel() for each in (*np.indices(sums.shape), sums)))
         child, begin, run, total, lost = runs_of(
@@ -401,11 +401,13 @@ def test_small_steps_of_many_cells_do_not_end_the_search() -> None:
     rows = np.array([np.arange(cells), rng.permutation(cells) % classes], np.int32)
     weight = np.array([[0.01, 0.01]])
     child, begin, run, total, _ = runs_of(
-        np.array([0, cells]), np.arange(cells), np.zeros(cells, np.int64), np.zeros(1, np.int64),
+        np.array([0, cells]), np.arange(cells, dtype=np.int32), np.zeros(cells, np.int32), np.zeros(1, np.int64),
         np.array([0, 1]), np.zeros(1, np.int64), np.array([truth.sum()]), False,
     )  # fmt: skip
     sizes = np.array([cells, classes])
-    block, row, slot = answers_of(np.arange(cells), child, begin, run, rows, weight > 0, sizes)
+    block, row, slot = answers_of(
+        np.arange(cells, dtype=np.int32), child, begin, run, rows, weight > 0, sizes
+    )
     y = np.concatenate([truth, np.bincount(rows[1], truth)])[
         np.where(np.arange(row.size) < cells, row, row + cells)
     ]
@@ -429,7 +431,9 @@ def test_rounding_keeps_sums_and_ends_at_floors_and_ceilings(seed: int, case: tu
     exact = seed % 2 == 0
     if exact and not rooted:  # nothing to repair: every sum ends within one of where it was
         x = _divided(problem)
-    labels = np.stack([np.arange(problem.people.size) // 3, np.arange(problem.people.size) // 9])
+    labels = np.stack([np.arange(problem.people.size) // 3, np.arange(problem.people.size) // 9]).astype(
+        np.int32
+    )
     found = np.zeros(x.size, np.int64)
     assert round_runs(child, begin, run, total, problem.people, rooted, labels, x, found)
     assert found.min() >= 0

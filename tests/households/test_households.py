@@ -655,7 +655,9 @@ def _audited(neighbours: str) -> Plan:
 METHOD = '[method]\nselect = "residual"\n'
 
 
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize(
+    "neighbours", [pytest.param(n, marks=pytest.mark.long if n == "add-remove" else []) for n in NEIGHBOURS]
+)
 def test_an_audit_invents_households_and_counts_their_seats(neighbours: str) -> None:
     with replayed(_audited(neighbours)) as replay:
         found = [check() for check in replay.checks().values()] + derived(replay)

@@ -38,14 +38,14 @@ def test_tail_is_an_upper_bound_within_1e12(law, parameter, k, oracle):
         assert true <= ours <= true * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("k", [0, 1000, 5000, 20000, 37900])
-def test_large_gaussian_tails_by_euler_maclaurin(k, oracle):
+def test_large_gaussian_tails_by_euler_maclaurin(oracle):
     """Just above the standard deviation where sums are replaced by the normal integral."""
     variance = Fraction((1 << 20) + 7)
     masses, norm = oracle.gaussian_masses(variance, 45000)
-    true = 2 * oracle.mp.fsum(masses[k + 1 :]) / norm
-    ours = DiscreteGaussian(variance).tail(k)
-    assert true <= ours <= true * (1 + 1e-12)
+    for k in (0, 1000, 5000, 20000, 37900):
+        true = 2 * oracle.mp.fsum(masses[k + 1 :]) / norm
+        ours = DiscreteGaussian(variance).tail(k)
+        assert true <= ours <= true * (1 + 1e-12), k
 
 
 @each("law", LAWS)

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.each import each
 from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_rmse, sensitivity_by_hand
@@ -332,7 +332,6 @@ def _workloads(draw: st.DrawFn) -> tb.Workload:
     return tb.Workload(domain, tables)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(_workloads(), st.sampled_from(sorted(BUDGETS)), st.sampled_from(NEIGHBOURS))
 def test_laws_of_every_plan(workload: tb.Workload, noise: str, neighbours: str) -> None:
     """Never below the bound; error and sensitivity are the dense ones; its document brings it back."""

@@ -249,7 +249,10 @@ def _told_apart(replay: Replay, seconds: float) -> Check:
     done = replay.base_run.done
     truth, other = ([*stage.answers(people, done), *stage.left_out(people)[:, None]] for people in inputs)
     change = [after - before for before, after in zip(truth, other, strict=True)]
-    prepared = [counted_once(stage.prepare(people)) for people in inputs]
+    counted = (
+        replay.base_run.prepared if people is replay.base else stage.prepare(people) for people in inputs
+    )
+    prepared = [counted_once(each) for each in counted]
     source = SystemSource()
     samples = collect(
         lambda: prepared[0].measure(None, source),

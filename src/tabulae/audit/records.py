@@ -81,6 +81,7 @@ class Run:
 
     done: Measurement
     requests: tuple[tuple[str, int], ...]
+    prepared: Prepared
 
     @property
     def values(self) -> list[np.ndarray]:
@@ -135,7 +136,7 @@ class Stage:
     def measure(self, prepared: Prepared) -> Run:
         """Measure what is counted with the recorded words."""
         source = Recorded(self.seed)
-        return Run(prepared.measure(None, source), tuple(source.requests))
+        return Run(prepared.measure(None, source), tuple(source.requests), prepared)
 
     def answers(self, people: People, done: Measurement) -> list[np.ndarray]:
         """The exact answers that a measurement should have had: records of a unit beyond the bound are all alike."""

@@ -130,13 +130,9 @@ class Replay:
 
     def _exact(self) -> tuple[int, str]:
         """Counts stated exactly, for the base and for inputs that differ from it, against columns written out."""
-        people = [self.base, *self._odd_inputs()]
-        runs = [self.base_run, *(self.run(odd) for odd in people[1:])]
-        wrong = sum(
-            _different(self.stage.exact(one, run.done), run.exact)
-            for one, run in zip(people, runs, strict=True)
-        )
-        return wrong, f"{len(people)} inputs, {sum(map(len, runs[0].exact)):,} counts each"
+        found = [(self.base, self.base_run), *self._odd_runs]
+        wrong = sum(_different(self.stage.exact(one, run.done), run.exact) for one, run in found)
+        return wrong, f"{len(found)} inputs, {sum(map(len, self.base_run.exact)):,} counts each"
 
     def _seated(self) -> tuple[int, str]:
         """Of units of one record more than are counted all but one are, and what is made of them is made of them all.
@@ -156,8 +152,7 @@ class Replay:
         return wrong, f"{_RANDOM_PAIRS} units of {self.rows + 1} records"
 
     def _shape(self) -> tuple[int, str]:
-        people = [self.base, *self._odd_inputs()]
-        runs = [self.base_run, *(self.run(odd) for odd in people[1:])]
+        runs = [self.base_run, *(run for _, run in self._odd_runs)]
         shown = [_described(run.done) for run in runs]
         if (
             sum(table.rows(self.plan.spec.domain) for table in self.plan.spec.workload.tables)
@@ -167,7 +162,11 @@ class Replay:
             shown += [shown[0] if keys[0] == keys[1] else ()]
         return sum(
             one != shown[0] for one in shown
-        ), f"{len(people)} inputs: one unit, one cell, empty categories"
+        ), f"{len(runs)} inputs: one unit, one cell, empty categories"
+
+    @cached_property
+    def _odd_runs(self) -> list[tuple[People, Run]]:
+        return [(odd, self.run(odd)) for odd in self._odd_inputs()]
 
     def _odd_inputs(self) -> Iterator[People]:
         """One unit; many in one cell; no record with the base's commonest value of a column."""

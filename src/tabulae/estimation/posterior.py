@@ -158,14 +158,14 @@ class MeasuredTree:
         held = np.stack([each.label for each in self.exact], axis=1) if self.exact else np.zeros((cells, 0))
         where = np.stack([each.nodes for each in self.exact], axis=1) if self.exact else np.zeros((nodes, 0))
         parts = self.part.size > 0
-        return Fixed(
+        told = (
             self.parent.astype(np.int64),
             self.leaf.astype(np.int64),
             group,
             members,
             start,
             path,
-            (self.queries + first[:, None]).T.astype(np.int64).copy(),
+            (self.queries + first[:, None]).T.astype(np.int64),
             self.precision.astype(float),
             self.allowed,
             held.astype(np.int64),
@@ -178,6 +178,8 @@ class MeasuredTree:
             prefix,
             self._visits,
         )
+        # Compiled code is of one layout: another is compiled anew, which takes longer than most releases.
+        return Fixed(*map(np.ascontiguousarray, told))
 
     @property
     def _visits(self) -> np.ndarray:

@@ -218,7 +218,7 @@ class _Work:
         found, missed, failed = _solved(
             parents.first, parents.people, which, child, begin, run, total, slot, block, y,
             np.where(asked, weight, 0.0), step.nested, self.tolerance,
-            np.ascontiguousarray(step.rounding[:, parents.key]), rooted=rooted,
+            step.rounding[:, parents.key], rooted=rooted,
         )  # fmt: skip
         if failed >= 0:
             raise AssertionError(f"rounding of the children of node {int(nodes[failed])} left a sum open")
@@ -273,11 +273,13 @@ def _solved(
             continue
         runs = child[c : end + 1] - r0, begin[r0:r1] - low, run[r0 : r1 + 1] - j0, total[r0:r1]
         blocks, x = block[c * queries : end * queries + 1], np.zeros(j1 - j0)
+        # Compiled code is of one layout: parts of a row and whole rows would be compiled one by one.
+        counted, sums = np.ascontiguousarray(slot[:, j0:j1]), np.ascontiguousarray(labels[:, low:high])
         made = least_squares(
-            *runs, high - low, people[low:high].astype(float), rooted, slot[:, j0:j1], blocks,
+            *runs, high - low, people[low:high].astype(float), rooted, counted, blocks,
             y[blocks[0] : blocks[-1]], weight[c:end], nested, tolerance, x,
         )  # fmt: skip
         missed += made < 0
-        if not round_runs(*runs, people[low:high], rooted, labels[:, low:high], x, found[j0:j1]):
+        if not round_runs(*runs, people[low:high], rooted, sums, x, found[j0:j1]):
             return found, missed, c
     return found, missed, -1
