@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.each import each
 from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_rmse, sensitivity_by_hand
@@ -332,6 +332,18 @@ def _workloads(draw: st.DrawFn) -> tb.Workload:
     return tb.Workload(domain, tables)
 
 
+def _less_nobody(*sizes: int, also: bool) -> tb.Workload:
+    """Twice the total less a product that counts nobody: over one cell an attribute, nothing tells cells apart."""
+    domain = tb.Domain({f"a{i}": n for i, n in enumerate(sizes)})
+    nobody = {f"a{i}": Dense([[0] * n]) for i, n in enumerate(sizes)}
+    table = tb.Table.of_terms("less", [Term(2, {}), Term(-1, nobody)])
+    return tb.Workload(domain, [table, *([tb.Table("total", {})] if also else [])])
+
+
+@settings(max_examples=max(40, settings().max_examples))
+@example(_less_nobody(1, 1, also=True), "gaussian", "add-remove")
+@example(_less_nobody(1, also=False), "gaussian", "replace")
+@example(_less_nobody(3, 1, also=True), "gaussian", "add-remove")
 @given(_workloads(), st.sampled_from(sorted(BUDGETS)), st.sampled_from(NEIGHBOURS))
 def test_laws_of_every_plan(workload: tb.Workload, noise: str, neighbours: str) -> None:
     """Never below the bound; error and sensitivity are the dense ones; its document brings it back."""

@@ -132,7 +132,11 @@ class Leanings:
         self._kind_of = {s: k for k, kind in enumerate(spaces.kinds) for s in kind.sets}
         self._known: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._leaning = [
-            one for k, kind in enumerate(spaces.kinds) if self._may_lean(kind) for one in self._of(k)
+            one
+            for k, kind in enumerate(spaces.kinds)
+            if self._may_lean(kind)
+            for one in self._of(k)
+            if len(one.f)  # of an attribute of one cell nothing is asked beyond its subsets
         ]
         self._groups = self._grouped()
         self._counted = len(self._asked(self._kind_of[()])[0]) > 0

@@ -88,6 +88,8 @@ def oblique_strategy(
                 math.prod(m.largest for m in measured),
             )
     sets = [s for s in spaces.sets if s in blocks]
+    if not sets:
+        raise Unsupported("nothing is asked that tells cells apart")
     error = np.array([blocks[s][1] for s in sets])
     largest = np.array([blocks[s][2] for s in sets])
     overlaps = spaces.overlaps() if settings.neighbours == "replace" else None

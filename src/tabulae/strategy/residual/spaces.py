@@ -392,6 +392,8 @@ class Spaces:
             value, slopes = self.value(a)
             if value < best[1]:
                 best = a, value
+            if not value:  # nothing that costs anything is asked, wherever the cuts are
+                raise StopIteration
             sides = [_side((slopes[c] - slopes[c].mean()) / self.sizes[c], mirrored=mirrored) for c in free]
             return math.log(value), np.concatenate(sides) / value
 
