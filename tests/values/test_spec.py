@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 import math
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -241,6 +242,8 @@ REFUSED: list[tuple[str, str]] = [
     (_with("[0, 200]", "[0, 100, 200]"), r"range must be \[lowest, highest\]"),
     (_with("[0, 200]", '["a", "b"]'), r"values.income.range"),
     (_with("[0, 200]", "[0, inf]"), r"values.income.range"),
+    (_with("[0, 200]", "[0, nan]"), r"values.income.range\[1\] .*must be an integer, not NaN"),
+    (_with("step = 2", "step = 400"), r"divides 200 into .*, not 400"),
     (_with("[0, 200]", "[0, 99999999999999999]"), r"whole numbers up to 2\^53"),
     (_with("step = 2", "step = 3"), r"divides 200 into at most"),
     (_with("step = 2", "step = 0"), r"divides 200"),
@@ -376,6 +379,10 @@ def test_quantiles_of_numbers_and_of_bins(tmp_path: Path) -> None:
     assert sorted(release.derived) == ["pay_q0.25_age", "pay_q0.5_age", "pay_q0.9_age", "pay_q2-3_income"]
     assert sorted(release.tables) == ["pay_count"]
     assert release.verify() == []
+    steps = re.findall(r'stroke="currentColor" d="(M0 [^"]*)"', (release.path / "report.html").read_text())
+    assert [path.count("V") for path in steps] == [3] * 9 + [
+        1
+    ] * 3  # three shares of ages in a picture, one of bins
     for row, regions in enumerate(([0], [1], [0, 1])):
         some = drawn[np.isin(drawn[:, 0], regions)]
         for share in ("0.25", "0.5", "0.9"):
@@ -394,6 +401,7 @@ def test_quantiles_of_numbers_and_of_bins(tmp_path: Path) -> None:
         ('"1/4", "1/2"', '"1/4", "0.25"', r"lists a share twice"),
         ('"1/4", "1/2"', '"1/4", "1"', r"measures\[1\].quantiles"),
         ('"1/4", "1/2"', '"1/3000001"', r"at most 6 decimals"),
+        ('"1/4", "1/2"', '"1.5"', r"the share is 1.5; it must lie strictly between 0 and 1"),
         ('"1/4", "1/2"', "0.25", r"measures\[1\].quantiles"),
         (', of = "age"', "", r"of goes with quantiles"),
         ('of = "age"', 'of = "ages"', r'"ages" is no attribute; did you mean "age"'),
@@ -593,6 +601,7 @@ def test_intervals_with_sampling_hold_what_the_population_has() -> None:
         ('survey_weight = "design"', 'sampling = { b = 3 }', r"sampling .*goes with survey_weight"),
         ('"design"', '"design"\nsampling = { a = 3 }', r"sampling.b .*is missing"),
         ('"design"', '"design"\nsampling = { b = -3 }', r"sampling.b"),
+        ('"design"', '"design"\nsampling = { b = nan }', r"sampling.b .*finite number, not NaN"),
         ('survey_weight = "design"', 'survey_weight = "hours"', r'survey_weight .*"hours" may be negative'),
         ('survey_weight = "design"', 'survey_weight = "income"', r'"income" is the weight of this table'),
         ('survey_weight = "design"', 'survey_weight = "sex"', r"it is an attribute, and sums are of values"),

@@ -143,7 +143,7 @@ class Attribute:
         if steps.denominator != 1 or not 1 <= steps <= MOST_STEPS:
             raise InvalidArgument(
                 f"{where}: the step must be a positive whole number, or a decimal as text, that divides {high - low:,} "
-                f"into at most {MOST_STEPS:,} steps, not {step!r}"
+                f"into at most {MOST_STEPS:,} steps, not {step if isinstance(step, Fraction) else repr(step)}"
             )
         if not squares:
             return cls(name, (str(low), str(high)), values=(low, high), steps=int(steps))

@@ -804,6 +804,40 @@ def _dot(estimate: float, low: float, high: float, scale: tuple[float, float]) -
     return Markup(f'<svg class="ci" viewBox="{box}" aria-hidden="true">{whisker}{dot}</svg>')  # noqa: S704
 
 
+_STEPS = 40  # the height of a picture of quantiles
+
+
+def _steps(
+    stairs: Sequence[tuple[float, float]], share: float, ends: tuple[float, float], scale: tuple[float, float]
+) -> Markup | None:
+    """The share of records at or below a value, which rises by a step at each quantile; one's interval as a whisker.
+
+    Args:
+        stairs: (share, quantile), rising.
+        share: of the one whose interval ``ends`` are.
+    """
+    if not all(math.isfinite(value) for value in (*ends, *(value for _, value in stairs))):
+        return None
+
+    def at(value: float) -> str:
+        part = (value - scale[0]) / (scale[1] - scale[0]) if scale[1] > scale[0] else 0.5
+        return f"{4 + part * (_WIDTH - 8):.1f}".removesuffix(".0")
+
+    def up(part: float) -> str:
+        return f"{_STEPS - 3 - part * (_STEPS - 6):.1f}".removesuffix(".0")
+
+    line = f"M0 {up(0)}" + "".join(f"H{at(value)}V{up(part)}" for part, value in stairs) + f"H{_WIDTH:.0f}"
+    y, (low, high) = up(share), (at(end) for end in ends)
+    tick = "v-3v6v-3"
+    whisker = f'<path class="whisker" d="M{low} {y}{tick}H{high}{tick}"/>'
+    box = f"0 0 {_WIDTH:.0f} {_STEPS}"
+    # Coordinates only, all made here: nothing of the release's text enters this markup.
+    return Markup(  # noqa: S704
+        f'<svg viewBox="{box}" width="88" height="23" aria-hidden="true"><path fill="none" stroke="currentColor" '
+        f'd="{line}"/><g class="ci">{whisker}</g></svg>'
+    )
+
+
 FIGURE_ROWS_SHOWN = 60
 """So many rows of a figure are printed; its files hold them all."""
 
@@ -828,7 +862,7 @@ class DerivedRow:
 class DerivedView:
     """One figure: its first rows of ``count``, and how many of its intervals are wider than need be.
 
-    Rows of means are drawn, if ``pictured``: a dot and its interval, on one scale.
+    Rows are drawn, if ``pictured``, on one scale: of means a dot and its interval, of quantiles a step for each share.
     """
 
     name: str
@@ -862,18 +896,65 @@ def _view(release: Release, derived: Derived) -> DerivedView:
         table = release.derived[derived.name]
         shown, columns = table.slice(0, FIGURE_ROWS_SHOWN), headings
         count, conservative = table.num_rows, told
+    rows = _rows(shown, columns, derived.figure)
+    if _share(derived) is not None:
+        rows = _stepped(release, derived, rows)
     return DerivedView(
         derived.name,
         derived.title,
         shortened(" ".join(derived.figure.sql.split()), _SQL_LENGTH),
         headings,
-        tuple(_rows(shown, columns, derived.figure)),
+        tuple(rows),
         count,
         release.level,
         bool(derived.figure.quantiles),
         conservative,
-        _is_mean(derived.figure),
+        any(row.picture for row in rows),
     )
+
+
+def _share(derived: Derived) -> Fraction | None:
+    """The share of a figure that is one quantile of a table without areas."""
+    figure = derived.figure
+    plain = len(figure.quantiles) == 1 and not (figure.ratios or figure.variances or figure.linear.table)
+    return (
+        figure.quantiles[0].share
+        if plain and not derived.areas and figure.quantiles[0].coefficient == 1
+        else None
+    )
+
+
+def _group(derived: Derived) -> str:
+    """The table whose measure a quantile is, by its name; of any other figure its own name."""
+    of = derived.figure.quantiles[0].attribute
+    return derived.name.removesuffix(f"_{of}").rpartition("_q")[0] or derived.name
+
+
+def _stepped(release: Release, derived: Derived, rows: Sequence[DerivedRow]) -> list[DerivedRow]:
+    """The rows of a quantile with the steps of all quantiles of the same attribute in the same groups."""
+    of, headings = derived.figure.quantiles[0].attribute, derived.figure.headings
+    alike = {
+        share: release.derived[each.name]
+        for each in release.spec.derived
+        if (share := _share(each)) is not None
+        and (each.figure.quantiles[0].attribute, each.figure.headings) == (of, headings)
+        and _group(each) == _group(derived)
+    }
+    shares = sorted(alike)
+    every = np.array([[alike[s][n].to_numpy() for n in _ENDS] for s in shares], dtype=float)
+    every = every[:, :, : len(rows)]
+    if not np.isfinite(every).any():
+        return list(rows)
+    scale, own = (
+        (float(np.nanmin(every)), float(np.nanmax(every))),
+        shares.index(_share(derived) or shares[0]),
+    )
+    found = []
+    for at, row in enumerate(rows):
+        stairs = [(float(s), float(value)) for s, value in zip(shares, every[:, 0, at], strict=True)]
+        ends = float(every[own, 1, at]), float(every[own, 2, at])
+        found.append(replace(row, picture=_steps(stairs, float(shares[own]), ends, scale)))
+    return found
 
 
 def _is_mean(figure: Figure) -> bool:

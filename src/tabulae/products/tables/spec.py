@@ -396,7 +396,7 @@ class _Measured:
                 held = self.sampling[name] = Sampling(entry.sampling.a, entry.sampling.b or 0.0)
                 told = (
                     "intervals are about noise and sampling, whose variance at a count n is "
-                    f"{held.a:g} n² + {held.b:g} n"
+                    f"{f'{held.a:g} n² + ' if held.a else ''}{held.b:g} n"
                 )
             self.units[name] = f"records, each counted {entry.survey_weight} times; {told}"
             self.tables.append(table.weighted(name, weight))
