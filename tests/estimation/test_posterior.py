@@ -11,7 +11,7 @@ from scipy import sparse, stats
 from scipy.special import gammaln
 
 from tabulae.errors import InvalidArgument
-from tabulae.estimation.chain import Prior, sweep
+from tabulae.estimation.chain import Prior, mix, sweep
 from tabulae.estimation.posterior import CHAINS, Draws, ExactSums, MeasuredTree, combine, sample
 
 PARENT, LEAF = np.array([-1, 0, 0]), np.array([1, 2])
@@ -51,6 +51,7 @@ def _room(places):
 
 LIMITS = {
     "free": {},
+    "laplace": {"laplace": True},
     "exact total": {"exact": (ExactSums(np.zeros(3, np.int64), np.array([True, False, False])),)},
     "bounds": {
         "part": np.array([0, 0, 1]),
@@ -78,7 +79,13 @@ def _all_tables(tree):
     for node, x in ((0, tables.sum(axis=1)), (1, tables[:, 0]), (2, tables[:, 1])):
         for q, labels in enumerate(QUERIES):
             sums = x @ (labels[:, None] == np.arange(labels.max() + 1))
-            log -= tree.precision[node, q] * ((tree.answers[q][node] - sums) ** 2).sum(axis=1) / 2
+            distance = np.abs(tree.answers[q][node] - sums)
+            each = (
+                np.sqrt(tree.precision[node, q]) * distance
+                if tree.laplace
+                else tree.precision[node, q] * distance**2 / 2
+            )
+            log -= each.sum(axis=1)
     keep = np.ones(len(tables), bool)
     if tree.exact:
         keep &= tables.sum(axis=(1, 2)) == 4
@@ -107,6 +114,8 @@ def test_each_move_keeps_the_exact_law(limits, move):
     seen, beyond = np.zeros(len(tables)), 0
     for start in random.choice(len(tables), size=draws, p=chances):
         state = tree.state(tables[start])
+        if tree.laplace:
+            mix(state.precision, state.residual, np.sqrt(tree.precision), tree.query, random)
         sweep(fixed, state, prior, *MOVES[move][1:], *_room(8), random)
         found = place.get(tuple(state.counts[:, -3:].ravel().tolist()))
         beyond += found is None
@@ -114,7 +123,7 @@ def test_each_move_keeps_the_exact_law(limits, move):
             seen[found] += 1
     assert beyond < 0.03 * draws  # cells of more than MOST
     assert _agrees(seen, chances) > 1e-6
-    if limits == "free" and move in ("single", "all"):
+    if limits in ("free", "laplace") and move in ("single", "all"):
         sharper = replace(tree, precision=1.5 * tree.precision)
         assert _agrees(seen, _all_tables(sharper)[1]) < 1e-6
 
@@ -270,6 +279,8 @@ def test_credible_intervals_are_order_statistics():
     drawn = Draws(_tree(), ())
     low, high = drawn.credible(np.arange(199)[::-1, None], 0.9)
     assert (low[0], high[0]) == (9, 189)
+    low, high = drawn.credible(np.maximum(np.arange(199)[:, None] - 20, 0), 0.9)
+    assert (low[0], high[0]) == (0, 174)  # the fifth from above, not the tenth
     with pytest.raises(InvalidArgument, match=r"0\.999"):
         drawn.credible(np.zeros((199, 1)), 0.999)
 

@@ -35,7 +35,7 @@ KINSHIPS = np.array([1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0])
 
 
 class Fixed(NamedTuple):
-    """What is known: the tree, the measurements' precisions, the limits.
+    """What is known: the tree, what was measured where, the limits.
 
     Attributes:
         parent: shape (nodes,), -1 for the root; parents come first.
@@ -44,7 +44,7 @@ class Fixed(NamedTuple):
         members, start: leaves sorted by group, and where each group begins.
         path: shape (cells, splits + 1): columns of ``counts`` that a person of a cell is counted in, the total first.
         answer: shape (cells, queries): the column of ``residual`` of each query.
-        precision: shape (nodes, queries).
+        noise: shape (cells, queries): the column of ``precision`` of each query.
         allowed: shape (leaves, cells).
         held, is_held: shapes (cells, margins) and (nodes, margins): classes of margins that are exact, and where.
         part, least, most: shapes (cells,), (leaves, parts) twice: bounds on sums of cells.
@@ -61,7 +61,7 @@ class Fixed(NamedTuple):
     start: np.ndarray
     path: np.ndarray
     answer: np.ndarray
-    precision: np.ndarray
+    noise: np.ndarray
     allowed: np.ndarray
     held: np.ndarray
     is_held: np.ndarray
@@ -75,11 +75,19 @@ class Fixed(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where the chain is: ``counts`` (leaves, columns), ``residual`` (nodes, answers), ``parts`` (leaves, parts)."""
+    """Where the chain is.
+
+    Attributes:
+        counts: shape (leaves, columns).
+        residual: shape (nodes, answers).
+        parts: shape (leaves, parts).
+        precision: of normal noise: shape (nodes, queries), or (nodes, answers) where it is drawn by :func:`mix`.
+    """
 
     counts: np.ndarray
     residual: np.ndarray
     parts: np.ndarray
+    precision: np.ndarray
 
 
 class Prior(NamedTuple):
@@ -126,16 +134,17 @@ def _towards(fixed, state, u, c_less, c_more):
             more = -1 if c_more < 0 else fixed.held[c_more, e]
             if less != more:
                 return 0.0, 0.0, False
-    for q in range(fixed.precision.shape[1]):
+    for q in range(fixed.answer.shape[1]):
         less = -1 if c_less < 0 else fixed.answer[c_less, q]
         more = -1 if c_more < 0 else fixed.answer[c_more, q]
         if less == more:
             continue
-        p = fixed.precision[u, q]
         if less >= 0:
+            p = state.precision[u, fixed.noise[c_less, q]]
             linear -= p * state.residual[u, less]
             quadratic += p
         if more >= 0:
+            p = state.precision[u, fixed.noise[c_more, q]]
             linear += p * state.residual[u, more]
             quadratic += p
     return linear, quadratic, True
@@ -173,7 +182,7 @@ def _put(fixed, state, b, c, t):
     state.parts[b, fixed.part[c]] += t
     u = fixed.leaf[b]
     while u >= 0:
-        for q in range(fixed.precision.shape[1]):
+        for q in range(fixed.answer.shape[1]):
             state.residual[u, fixed.answer[c, q]] -= t
         u = fixed.parent[u]
 
@@ -338,6 +347,26 @@ def sweep(fixed, state, prior, singles, within, across, odds, weight, random):
                 d = int(random.random() * cells) if random.random() < 0.2 else c
                 if o != b and _anybody(fixed, state, b, c, o, d):
                     _move(fixed, state, prior, b, c, o, d, odds, weight, random)
+
+
+@njit(cache=True, nogil=True)
+def mix(precision, residual, rate, query, random):
+    """Draw the precision of each answer with Laplace noise, given its residual e; written to (nodes, answers).
+
+    exp(-rate |e|) is a mixture of exp(-p e**2 / 2): given e, p is inverse Gaussian, of mean rate / |e| and shape
+    rate**2. It holds for each number e, so for whole ones. ``rate`` has shape (nodes, queries).
+
+    Reference: Park and Casella, "The Bayesian Lasso" (2008), section 2.
+    """
+    for u in range(precision.shape[0]):
+        for a in range(precision.shape[1]):
+            r, e = rate[u, query[a]], abs(residual[u, a])
+            if r == 0.0:
+                continue
+            if e > 0:
+                precision[u, a] = random.wald(r / e, r * r)
+            else:
+                precision[u, a] = (r / random.normal()) ** 2
 
 
 @njit(cache=True, nogil=True)

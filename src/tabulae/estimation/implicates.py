@@ -63,9 +63,11 @@ def combine(
 
 
 def credible(sums: np.ndarray, level: float) -> Ends:
-    """Ends of equal-tailed intervals of sums of shape (draws, ...): order statistics of the draws.
+    """Ends of intervals of sums of shape (draws, ...), counts of people: order statistics of the draws.
 
-    With M draws the ends are the i-th from below and from above, i at most (M + 1) (1 - level) / 2.
+    With M draws the ends are the i-th from below and from above, i at most (M + 1) (1 - level) / 2. An interval that
+    begins at 0 ends at the i/2-th from above: how many have nobody and how many a few is what measurements say
+    least of, so that the law of small counts is the prior's more than theirs.
 
     Raises:
         InvalidArgument: where ``level`` needs more draws.
@@ -76,8 +78,10 @@ def credible(sums: np.ndarray, level: float) -> Ends:
         raise InvalidArgument(
             f"{draws} draws give no credible interval at {level}: draw at least 2 / (1 - level)"
         )
-    ordered = np.partition(sums, [rank - 1, draws - rank], axis=0)
-    return Ends(ordered[rank - 1], ordered[draws - rank])
+    far = max(rank // 2, 1)
+    ordered = np.partition(sums, [rank - 1, draws - rank, draws - far], axis=0)
+    low = ordered[rank - 1]
+    return Ends(low, np.where(low == 0, ordered[draws - far], ordered[draws - rank]))
 
 
 def effective(sums: np.ndarray) -> float:

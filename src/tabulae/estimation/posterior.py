@@ -8,6 +8,7 @@ Leaf b of group g (its parent) has N_b people; they are split by one attribute a
     w_g, share_g ~ Dirichlet(kinship * the same of the parent of g), up to the root
 
 The law of the noise is exact for discrete Gaussian noise of whole numbers: its normaliser does not depend on counts.
+Under Laplace noise -|e| / scale takes its place, as a mixture of normal laws whose precisions are drawn with the counts.
 Each move of the chain draws from an exact conditional law (:mod:`~tabulae.estimation.chain`), so that no step is
 refused by chance. Weights, shares, spreads and kinships are drawn with the counts: how uncertain they are is in the
 draws. All is made from measurements, which are public: it costs no budget.
@@ -35,13 +36,14 @@ from .chain import (
     grow,
     inherit,
     leaf_tables,
+    mix,
     size_classes,
     spreads,
     sweep,
 )
 from .implicates import CHAINS, LEAST_EFFECTIVE, Ends, combine, credible, effective
 
-BURNT, KEPT_EVERY = 100, 5
+BURNT, KEPT_EVERY = 100, 2
 """Sweeps of each chain before the first draw, and between two draws."""
 
 _WINDOW = 8  # standard deviations of a leaf's noise that one move can reach over
@@ -66,10 +68,11 @@ class MeasuredTree:
         splits: shape (cells, splits): the category of each cell, attribute by attribute; no two cells are alike.
         queries: shape (queries, cells): the class of each cell in each query, from 0.
         answers: for each query, shape (nodes, classes): what was measured; anything where nothing was.
-        precision: shape (nodes, queries): 1 / sigma**2, 0 where nothing was measured.
+        precision: shape (nodes, queries): 1 / sigma**2, or 1 / scale**2 of Laplace noise; 0 where nothing was measured.
         allowed: shape (leaves, cells): which cells can occur.
         exact: sums that each table has as the start has them.
         part, least, most: shapes (cells,), (leaves, parts), (leaves, parts): bounds on sums of cells of each leaf.
+        laplace: whether noise is of Laplace's law, with log p(e) = -|e| / scale + const.
 
     Raises:
         InvalidArgument: shapes that do not fit, or a parent after its child.
@@ -86,6 +89,7 @@ class MeasuredTree:
     part: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     least: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     most: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    laplace: bool = False
 
     def __post_init__(self) -> None:
         nodes, cells, leaves = self.parent.size, len(self.splits), self.leaf.size
@@ -150,7 +154,7 @@ class MeasuredTree:
         members = np.argsort(group, kind="stable")
         start = np.searchsorted(group[members], np.arange(above.size + 1))
         classes = np.array([each.shape[1] for each in self.answers])
-        first = np.cumsum(classes) - classes
+        answer = np.ascontiguousarray((self.queries + (np.cumsum(classes) - classes)[:, None]).T, np.int64)
         path = self.columns
         prefix, depth = np.zeros(int(path.max()) + 1, np.int64), np.zeros(int(path.max()) + 1, np.int64)
         for j in range(1, path.shape[1]):
@@ -165,8 +169,8 @@ class MeasuredTree:
             members,
             start,
             path,
-            (self.queries + first[:, None]).T.astype(np.int64),
-            self.precision.astype(float),
+            answer,
+            answer if self.laplace else np.tile(np.arange(len(self.queries)), (cells, 1)),
             self.allowed,
             held.astype(np.int64),
             where.astype(bool),
@@ -184,7 +188,7 @@ class MeasuredTree:
     @property
     def _visits(self) -> np.ndarray:
         """Partners of each leaf in a sweep: more where more was measured, as more people take longer to mix."""
-        return 1 + np.floor(np.log2(1 + self.measured / 50)).astype(np.int64)
+        return 2 + np.floor(2 * np.log2(1 + self.measured / 50)).astype(np.int64)
 
     @cached_property
     def measured(self) -> np.ndarray:
@@ -208,7 +212,15 @@ class MeasuredTree:
             np.subtract.at(residual.T, fixed.answer[:, q], nodes.T)
         parts = np.zeros(fixed.least.shape, np.int64)
         np.add.at(parts.T, fixed.part, counts.T)
-        return State(held, residual, parts)
+        precision = np.asarray(self.precision, float)
+        return State(
+            held, residual, parts, np.take(precision, self.query, axis=1) if self.laplace else precision
+        )
+
+    @property
+    def query(self) -> np.ndarray:
+        """Shape (answers,): the query of each."""
+        return np.repeat(np.arange(len(self.queries)), [each.shape[1] for each in self.answers])
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,9 +345,11 @@ def _chain(
 ) -> Iterator[sparse.csr_array]:
     fixed, state = tree.fixed, tree.state(start)
     chain = _Parameters(tree, state, random)
-    room, moves = _room(fixed), _moves(fixed)
+    room, moves, rate = _room(tree), _moves(fixed), np.sqrt(tree.precision)
     for turn in range(1, burnt + draws * every + 1):
         chain.redraw(state)
+        if tree.laplace:
+            mix(state.precision, state.residual, rate, tree.query, random)
         sweep(fixed, state, chain.prior, *moves, *room, random)
         if turn > burnt and (turn - burnt) % every == 0:
             yield sparse.csr_array(state.counts[:, fixed.path[:, -1]])
@@ -348,16 +362,16 @@ def _moves(fixed: Fixed) -> tuple[int, int, int]:
     """
     cells, leaves = fixed.allowed.shape[1], fixed.leaf.size
     repeats = max(1, round(24 * cells / leaves))
-    single, within, across = (0, 4, 4) if fixed.is_held.any() else (4, 2, 1)
+    single, within, across = (0, 8, 8) if fixed.is_held.any() else (8, 8, 2)
     return single * repeats, within * repeats, across * repeats
 
 
-def _room(fixed: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _room(tree: MeasuredTree) -> tuple[np.ndarray, np.ndarray]:
     """What moves write in; so many places that the noise of the least measured leaf fits in."""
-    precision = fixed.precision[fixed.leaf].sum(axis=1)
+    precision = tree.precision[tree.leaf].sum(axis=1)
     least = precision[precision > 0].min() if (precision > 0).any() else 0.01
     places = int(np.clip(np.ceil(_WINDOW / np.sqrt(least)), 8, 512))
-    return np.empty((2, 2, fixed.path.shape[1])), np.empty(places)
+    return np.empty((2, 2, tree.columns.shape[1])), np.empty(places)
 
 
 class _Parameters:

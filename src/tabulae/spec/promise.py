@@ -281,9 +281,6 @@ def _area_method(document: Document, section: MethodSection, problems: Problems)
     if document.privacy is None or document.privacy.definition in (None, "approx"):
         return None
     noise = _fitting_noise(section, document.privacy.definition, problems)
-    if estimate == "posterior" and noise == "laplace":
-        told = 'is drawn given Gaussian noise: take definition = "zcdp", or estimate = "bluedown"'
-        problems.add(("method", "estimate"), told)
     return Method(noise=noise, estimate=estimate, seed=section.seed)
 
 

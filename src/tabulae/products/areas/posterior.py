@@ -61,7 +61,7 @@ def measured_tree(
             if law is not None and values is not None:
                 columns = (query.present(support)[:, None] * query.inner + np.arange(query.inner)).ravel()
                 answers[q][nodes[:, None], columns] = values
-                precision[nodes, q] = 1 / float(law.parameter)
+                precision[nodes, q] = 1 / float(law.parameter) ** (1 if law.kind == "gaussian" else 2)
     known: dict[str, Any] = {}
     if constraints is not None:
         known = {
@@ -80,6 +80,7 @@ def measured_tree(
         answers,
         precision,
         plan.support.rows[:, dense],
+        laplace=plan.all_laws[0].kind == "laplace",
         **known,
     )
 
