@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,12 @@ def test_a_saved_plan_runs_with_the_spec_as_it_is(village: Path) -> None:
     assert _call("plan", village, "--tolerance", "0.5", "--save", saved).exit_code == 0
     assert _call("run", village, "--plan", saved, "--out", out).exit_code == 0
     assert "tolerance" not in (out / "spec.toml").read_text()
+
+
+def test_what_a_longer_search_would_take_is_told() -> None:
+    """Adult's plan is proven within 0.7 %, and the optimum takes opt0 two seconds."""
+    told = _call("plan", Path(__file__).parents[2] / "examples/adult.toml").stdout
+    assert re.search(r"--tolerance 0\.001: opt0 as well, about \d(\.\d)? s more", told)
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "nan", "inf"])

@@ -19,7 +19,7 @@ from tabulae.linalg import Dense
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.information import oblique
-from tabulae.strategy.information.oblique import structure_of
+from tabulae.strategy.information.oblique_spaces import structure_of
 from tabulae.strategy.information.routes import solve
 from tabulae.strategy.residual.leaning import Leanings, leaning, loss_of
 from tabulae.strategy.residual.spaces import Spaces

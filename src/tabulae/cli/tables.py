@@ -37,6 +37,8 @@ def print_plan(console: Console, made: Plan, promise: str) -> None:
     console.print(f"Promise   {promise}", markup=False)
     print_reach(console, spec)
     console.print(f"Strategy  {strategy_words(made)}", markup=False)
+    for words in _further_words(made):
+        console.print(f"          {words}", markup=False)
     print_table(console, table)
     if spec.left_out is not None:
         say(console, f"Left out  {left_out_words(made)}")
@@ -197,6 +199,15 @@ _AIMS = {
     "max": "its largest standard error",
     "targets": "its largest error beside a target",
 }
+
+
+def _further_words(made: Plan) -> Iterator[str]:
+    """What it would take to look for less error, where that is a second or more."""
+    for candidate in made.strategy.candidates:
+        if candidate.further is not None and candidate.further[1] >= 1:
+            tolerance, seconds = candidate.further
+            yield f"--tolerance {tolerance:g}: {candidate.method} as well, about {seconds:.2g} s more"
+            return
 
 
 def strategy_words(made: Plan) -> str:

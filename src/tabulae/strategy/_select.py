@@ -377,9 +377,10 @@ def _best_of(
     chosen_for = replace(settings, neighbours=_unrestricted(settings.neighbours))
     for name in names:
         started = now()
-        reason = None if best is None else _needless(name, *best, proof, workload, settings, enough)
-        if reason is not None:
-            scores.append(Candidate(name, None, 0.0, f"not started: {reason}"))
+        needless = None if best is None else _needless(name, *best, proof, workload, settings, enough)
+        if needless is not None:
+            reason, further = needless
+            scores.append(Candidate(name, None, 0.0, f"not started: {reason}", further))
             continue
         try:
             with threads_for(workload):
@@ -420,10 +421,10 @@ def _needless(
     workload: Workload,
     settings: Settings,
     enough: float,
-) -> str | None:
-    """Why a method need not be tried, and what would try it; None where it is worth a try."""
+) -> tuple[str, tuple[float, float] | None] | None:
+    """Why a method need not be tried, and at which tolerance it would be; None where it is worth a try."""
     if settings.late:
-        return "the time limit was reached"
+        return "the time limit was reached", None
     loss = rmse**2 * workload.queries
     look = SINGLE[best.method].by_products and enough > _OPTIMAL
     takes = SINGLE[name].seconds(workload, settings)
@@ -433,13 +434,17 @@ def _needless(
         served = settings.noise == "gaussian" and SINGLE[best.method].by_products
         if not (served and SINGLE[name].by_cells and workload.merge()[0].domain.size > MEASURED):
             return None
-        return f"the tables tell more than {MEASURED:.0e} cells apart, and {best.method} needs none of them"
+        return (
+            f"the tables tell more than {MEASURED:.0e} cells apart, and {best.method} needs none of them",
+            None,
+        )
     gap = max(0.0, loss / proof.lower - 1)
     if gap <= _OPTIMAL:
-        return f"{best.method} is proven within {_OPTIMAL:.3%} of the least squared error"
+        return f"{best.method} is proven within {_OPTIMAL:.3%} of the least squared error", None
     tried = 10.0 ** math.floor(math.log10(min(gap, _FINER * 10) / 2))
     cost = f" (about {takes:.2g} s)" if takes >= 1 else ""
-    return (
+    words = (
         f"{best.method} is proven within {math.sqrt(1 + gap) - 1:.2%} of the least root mean squared error; "
         f"tolerance = {tried:g} tries it{cost}"
     )
+    return words, (tried, takes)

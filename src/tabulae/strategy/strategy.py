@@ -84,12 +84,16 @@ _ROUNDED = 1 + Fraction(1, 10**9)
 
 @dataclass(frozen=True)
 class Candidate:
-    """What ``select`` knows of one method that it tried: its expected loss, or why it dropped out."""
+    """What ``select`` knows of one method that it tried: its expected loss, or why it dropped out.
+
+    ``further`` is of one that was not worth a start: the tolerance that would try it, and the seconds it would take.
+    """
 
     method: str
     rmse: float | None
     seconds: float
     note: str = ""
+    further: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -218,6 +218,7 @@ _ROWS = 1.2  # of L, relative to the rank of W
 _MORE_ROWS = (2.0, 3.0)  # more of them
 _SMALL = 4000  # entries of L up to which several random starts, also of more rows, are tried
 _FEW_QUERIES = 4  # times fewer than cells: then mixtures of the queries are a good start
+_MIXTURES, _MIXING = 40, 3.0  # most descents in those, and seconds of a core that they may take
 # Sharpness of the maximum and blur of moduli, stage by stage, and most L-BFGS iterations in each
 _STAGES, _DESCENT = ((8, 3e-2), (40, 1e-2), (200, 2e-3), (1000, 3e-4), (5000, 5e-5)), 200
 _PENALTIES = {1: (8.0, 40.0, 200.0), 2: (1.0, 10.0, 100.0)}  # at the start, by p
@@ -245,12 +246,19 @@ class LowRank:
 
 
 def low_rank(
-    gram: np.ndarray, *, p: int = 2, seed: int = 0, restarts: int = 3, deadline: float = np.inf
+    gram: np.ndarray,
+    *,
+    p: int = 2,
+    seed: int = 0,
+    restarts: int = 3,
+    mixing: float = 0.0,
+    deadline: float = np.inf,
 ) -> LowRank:
     """The low-rank mechanism's factorisation of a workload with Gram matrix V = W'W (n, n), of any rank.
 
     Under Laplace noise (p = 1) from the most promising of several starts: ``restarts`` of each kind, as far as these
-    are small (0: of one). What has been reached by the ``deadline`` is made a factorisation and returned.
+    are small (0: of one), and of mixtures of few queries as many as take ``mixing`` seconds of a core, as predicted
+    from sizes. What has been reached by the ``deadline`` is made a factorisation and returned.
 
     Reference: Yuan, Zhang, Winslett, Xiao, Yang, Hao, "Low-Rank Mechanism: Optimizing Batch Queries under Differential
     Privacy", PVLDB 5(11), 2012; p = 2: "Optimizing Batch Linear Queries under Exact and Approximate Differential
@@ -268,7 +276,7 @@ def low_rank(
     root = np.sqrt(values / scale)[:, None] * basis
     singular = np.diag(np.sqrt(values / scale))
     best = _finished(root, singular, basis, p, (), 0.0)
-    starts = _starts(root, basis, p, seed, restarts, deadline)
+    starts = _starts(root, basis, p, seed, restarts, mixing, deadline)
     start, pilot = _best_start(root, starts, p, deadline)
     if pilot is not None and pilot.loss < best.loss:
         best = pilot
@@ -318,9 +326,16 @@ def _pays(workload: Workload, settings: Settings) -> bool:
 def low_rank_strategy(workload: Workload, settings: Settings) -> Strategy:
     """The low-rank mechanism over the cells that the tables tell apart, for Gaussian and Laplace noise."""
 
+    mixing = min(_MIXING, settings.limit / 8) if settings.restarts is None else 0.0
+
     def queries(gram: np.ndarray) -> np.ndarray:
         return low_rank(
-            gram, p=settings.norm, seed=settings.seed, restarts=settings.starts, deadline=settings.deadline
+            gram,
+            p=settings.norm,
+            seed=settings.seed,
+            restarts=settings.starts,
+            mixing=mixing,
+            deadline=settings.deadline,
         ).queries
 
     return explicit_strategy(workload, settings, "low-rank", queries)
@@ -345,7 +360,7 @@ def project_columns(matrix: np.ndarray, p: int) -> np.ndarray:
 
 
 def _starts(
-    root: np.ndarray, basis: np.ndarray, p: int, seed: int, restarts: int, deadline: float
+    root: np.ndarray, basis: np.ndarray, p: int, seed: int, restarts: int, mixing: float, deadline: float
 ) -> list[np.ndarray]:
     """L (r, n) to begin with; under Gaussian noise one is enough."""
     rank, n = basis.shape
@@ -357,7 +372,9 @@ def _starts(
         more = restarts - (share == _ROWS) if share * rank * n <= _SMALL else 0
         starts += [_start(basis, p, random, share) for _ in range(more)]
     if rank * _FEW_QUERIES <= n:
-        starts.append(_best_mixture(root, random, restarts, deadline))
+        takes = 0.04 + 5e-6 * rank * n  # seconds of a core
+        many = max(restarts, min(int(mixing / takes), _MIXTURES))
+        starts.append(_best_mixture(root, random, many, deadline))
     return starts
 
 

@@ -270,8 +270,10 @@ def _distinct(total: np.ndarray, spread: np.ndarray) -> Coefficients:
     return Coefficients(total[first], spread[:, first], inverse.reshape(-1))
 
 
-MOST_SETS = 2**15
+MOST_SETS = 2**18
 """Most sets of attributes that a strategy measures a residual group for."""
+
+_OF_ONE = 2**15  # most of them that are subsets of what one table crosses
 
 Set = tuple[int, ...]
 
@@ -285,14 +287,14 @@ def subsets(members: Sequence[int]) -> list[Set]:
 
 
 def closure(supports: Iterable[Set]) -> tuple[Set, ...]:
-    """All subsets of the given sets, small ones first; refused where they are more than ``MOST_SETS``."""
+    """All subsets of the given sets, small ones first; more than ``MOST_SETS`` are refused, and sets of over 15."""
     found: set[Set] = set()
     for support in sorted(set(supports), key=len, reverse=True):
         if support in found:
             continue
-        if 2 ** len(support) <= MOST_SETS:
+        if 2 ** len(support) <= _OF_ONE:
             found.update(c for k in range(len(support) + 1) for c in combinations(support, k))
-        if 2 ** len(support) > MOST_SETS or len(found) > MOST_SETS:
+        if 2 ** len(support) > _OF_ONE or len(found) > MOST_SETS:
             raise Unsupported(
                 f"the tables cross more than {MOST_SETS:,} different sets of attributes, subsets included (one crosses "
                 f'{len(support)} attributes), and "residual" measures a group of queries for each: ask for tables that '

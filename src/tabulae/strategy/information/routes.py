@@ -37,7 +37,7 @@ from .iterative import IterativeInformation
 from .kron import KronInformation
 from .lattice import LatticeInformation, is_lattice
 from .oblique import ObliqueInformation
-from .oblique import structure_of as spaces_of
+from .oblique_spaces import structure_of as spaces_of
 from .protocol import EXPLICIT, Information, MeasuredStrategy
 from .residual import ResidualInformation, structure_of
 from .weighted_kron import WeightedKronInformation, weighted_kron

@@ -35,13 +35,14 @@ from ...linalg import (
     Total,
 )
 from ..block import Block
+from ..deadline import check_seconds
 from ..gram import lifted
-from ..information.residual_basis import Set
+from ..information.residual_basis import Set, closure
 from ..methods import Settings, register
 from ..strategy import Strategy, unit_rmse
 from .leaning import leaning
 from .planner import TOGETHER, seconds, shared_strategy, split
-from .search import LEAST
+from .search import LEAST, crossed_sets
 from .spaces import Kind, Lean, Optimum, Part, Solution, Spaces
 
 _STEPS = (4, 8, 16, 32)  # whole numbers of a cut, to a cell
@@ -101,6 +102,7 @@ def oblique_strategy(
     return Strategy(workload.domain, tuple(chosen), "gaussian", "residual")
 
 
+_MANY, _SECONDS_A_SET = 2**15, 4.5e-4  # sets of attributes that always fit, and what one takes of a core
 _TERMS = 2**12  # pairs of products that W'W may have for one basis to be shared by all sets
 
 
@@ -122,6 +124,11 @@ def residual_strategy(workload: Workload, settings: Settings) -> Strategy:
     more distinguishable cells than a basis is searched for.
     """
     own, refused = None, None
+    sets = len(closure(crossed_sets(workload)))
+    if sets > _MANY:
+        check_seconds(
+            settings.deadline, _SECONDS_A_SET * sets, f"a group for each of {sets:,} sets of attributes"
+        )
     if settings.noise == "gaussian":
         try:
             merged, merges = workload.merge()
