@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.village import SPEC
 
 from tabulae.spec.problems import written
@@ -46,11 +51,84 @@ def typed(value: str, kind: str = "text") -> dict[str, str]:
     return {"kind": kind, "value": value}
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_what_a_control_shows_is_what_it_would_write(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
+WHOLE = """# of a survey of households
+title = "Survey" # its title
+
+[source]
+url = "postgresql://clerk@census.example/survey" # without a password
+table = "persons"
+unit = "household"
+unit_id = "HH"
+rows_per_unit = 6
+where = "AGE >= 0"
+units = { table = "households" }
+left_out = { share = "1/50", at_most = 20 }
+
+# what is counted
+[attributes]
+unknown = "refuse"
+sex = { categories = ["F", "M"] } # of the register
+tenure = { of = "unit", column = "TEN", categories = ["own", "rent"] }
+elderly = { of = "unit", count = "age >= 65", most = 3 }
+age = { range = [0, 114] }
+born = { years = [1900, 2024] }
+
+[values]
+income = { column = "INCOME", range = [0, 200000], step = "1/2", outside = "clamp", null = 0, squares = true }
+w = { column = "W", range = [0, 500] } # of the survey
+
+[privacy]
+definition = "zcdp"
+budget = "1/2"
+neighbours = "record-derived" # one record
+ledger = "ledger.db"
+
+[[table]] # the first
+name = "incomes"
+attributes = ["sex"]
+measures = [
+    "count", # of them
+    { sum = "income", target = { margin = 5000 } },
+    { mean = "income" },
+    { variance = "income", near = 20000 },
+    { quantiles = ["1/4", "1/2"], of = "age" },
+]
+totals = ["sex"]
+
+[[table]]
+name = "weighted"
+attributes = ["sex"]
+queries = { age = { width = 10 } }
+survey_weight = "w"
+sampling = { a = 0.5, b = 2500 }
+
+[[table]]
+name = "households"
+counts = "units"
+attributes = ["tenure", "elderly"]
+
+[[earlier]]
+release = "before"
+table = "total"
+attributes = []
+level = "county"
+
+[[derived]]
+name = "quartile"
+sql = "SELECT PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY age) FROM people"
+
+[method]
+estimate = "posterior" # or "sparse"
+"""
+TEXTS = {path.stem: (path.read_text(encoding="utf-8"), path.parent) for path in EXAMPLES}
+TEXTS["whole"] = WHOLE, ROOT
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_what_a_control_shows_is_what_it_would_write(name: str) -> None:
+    text, folder = TEXTS[name]
     document = tomllib.loads(text)
-    shown = list(controls(text, path.parent))
+    shown = list(controls(text, folder))
     for control in shown:
         if control.op == "member":
             assert list(control.value) == _at(document, control.path, [])
@@ -58,12 +136,14 @@ def test_what_a_control_shows_is_what_it_would_write(path: Path) -> None:
             after = change(text, control.op, control.path, typed(control.value, control.kind))
             assert tomllib.loads(after) == document, control.path
     named = {control.path for control in shown}
-    assert all(any(control[: len(key)] == key for control in named) for key in _keys(document))
+    whole = {control.path for control in shown if control.kind == "toml"}
+    assert all(
+        any(path[: len(key)] == key for path in named) or any(key[: len(path)] == path for path in whole)
+        for key in _keys(document)
+    )
     opened = [entry.at for entry in entries(text)]
     page = (
-        _templates()
-        .get_template("form.html")
-        .render(chapters=chapters(text, opened, path.parent), opened=opened)
+        _templates().get_template("form.html").render(chapters=chapters(text, opened, folder), opened=opened)
     )
     assert all(
         f'id="f-{written(control.path).replace(" ", "_")}' in page
@@ -72,10 +152,60 @@ def test_what_a_control_shows_is_what_it_would_write(path: Path) -> None:
     )
 
 
-def _at(document: object, path: tuple[str | int, ...], default: object) -> object:
+_HELD = {
+    "flag": st.sampled_from(["on", ""]),
+    "number": st.sampled_from(["7", "0.5", ""]),
+    "numbers": st.sampled_from(["1, 2, 3", "5", ""]),
+    "names": st.sampled_from(["a, b", "c", ""]),
+    "lines": st.sampled_from(["a\nb", "1\n2", ""]),
+    "toml": st.sampled_from(['["x", { y = 1 }]', "{ a = 1 }", "3", ""]),
+}
+
+
+@cache
+def _set_by(name: str) -> list[Control]:
+    return [control for control in controls(*TEXTS[name]) if control.op == "set" and control.kind != "todo"]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_a_control_changes_its_own_key_and_no_comment_of_others(name: str, data: st.DataObject) -> None:
+    text, _ = TEXTS[name]
+    control = data.draw(st.sampled_from(_set_by(name)))
+    words = st.text("ab #'\"\\[]{}=,.é", max_size=6)
+    value = data.draw(_HELD.get(control.kind, words))
+    try:
+        after = change(text, "set", control.path, typed(value, control.kind))
+    except Mistake:
+        return
+    before, now = (_without(tomllib.loads(each), control.path) for each in (text, after))
+    assert before == now
+    if value.strip():
+        inside = {line.strip() for line in str(control.value).splitlines()}
+        lost = Counter(_comments(text)) - Counter(_comments(after))
+        assert not any(line in text and line not in inside for line in lost)
+
+
+def _comments(text: str) -> Iterator[str]:
+    return (line.strip() for line in text.split("\n") if line.lstrip().startswith("#"))
+
+
+def _without(document: Any, path: tuple[str | int, ...]) -> Any:
+    """Without a key, and without what is empty then."""
+    around = _at(document, path[:-1], None)
+    if isinstance(around, dict):
+        around.pop(path[-1], None)
+    for end in range(len(path) - 1, 0, -1):
+        if _at(document, path[:end], None) == {}:
+            _at(document, path[: end - 1], None).pop(path[end - 1])
+    return document
+
+
+def _at(document: Any, path: tuple[str | int, ...], default: Any) -> Any:
     for part in path:
         try:
-            document = document[part]  # type: ignore[index]
+            document = document[part]
         except (KeyError, IndexError):
             return default
     return document

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.planning.test_quick_margins import _county
 from tests.village import SPEC
 
 import tabulae as tb
@@ -57,3 +58,55 @@ def test_sql_is_answered_or_refused_in_words(release: tb.Release) -> None:
     page = _templates().get_template("read.html").render(reading=told, release="<i>")
     assert "<b>" not in page
     assert "<i>" not in page
+
+
+def test_tiles_are_rows_coloured_by_their_estimates_alike_in_all_pictures(release: tb.Release) -> None:
+    shown = read(release, {"table": ["sex_by_age"], "draw": ["tiles"], "split": ["sex"]}).shown
+    assert shown is not None
+    assert shown.tiles
+    assert len(shown.shades) == 5
+    rows = sorted(
+        (float(row.estimate.replace("−", "-")), row.shade) for panel in shown.panels for row in panel.rows
+    )
+    assert [shade for _, shade in rows] == sorted(shade for _, shade in rows)
+    assert rows[-1][1] == 5
+    page = (
+        _templates()
+        .get_template("read.html")
+        .render(
+            reading=read(release, {"table": ["sex_by_age"], "draw": ["tiles"], "split": ["sex"]}), release="r"
+        )
+    )
+    assert page.count('<li class="tile q') == 5 + 40
+    assert "outlines" not in page
+
+
+@pytest.fixture(scope="module")
+def areas(tmp_path_factory: pytest.TempPathFactory) -> tb.Release:
+    folder = tmp_path_factory.mktemp("areas")
+    spec = _county(folder, "tract", "1/5", "3/5").text.replace(
+        'areas = ["tract"]', 'areas = ["tract", "block"]'
+    )
+    spec = spec.replace('attributes = ["age"]', 'attributes = ["sex"]')
+    people = "".join(f"{'FM'[i % 2]},{i % 10},t{i % 23 % 5}b{i % 23}\n" for i in range(900))
+    (folder / "people.csv").write_text(f"sex,age,block\n{people}")
+    (folder / "spec.toml").write_text(spec)
+    tb.Ledger.create(folder / "ledger.db", 1, "zcdp")
+    return tb.run(folder / "spec.toml", folder / "release")
+
+
+def test_a_map_has_a_tile_for_each_area_of_one_kind(areas: tb.Release) -> None:
+    reading = read(areas, {"table": ["ages"], "draw": ["tiles"], "split": ["sex"], "kind": ["block"]})
+    shown = reading.shown
+    assert shown is not None
+    assert shown.kinds == ("tract", "block")
+    assert [(panel.name, len(panel.rows)) for panel in shown.panels] == [("F", 23), ("M", 23)]
+    assert shown.columns == ("area",)
+    page = _templates().get_template("read.html").render(reading=reading, release="r")
+    assert "a tile stands by its code and not by its place" in page
+    first = read(areas, {"table": ["ages"], "draw": ["tiles"]}).shown
+    assert first is not None
+    assert (first.kind, first.rows) == ("tract", 10)  # areas of one kind do not overlap
+    every = read(areas, {"table": ["ages"]}).shown
+    assert every is not None
+    assert (every.kind, every.rows) == ("", 56)

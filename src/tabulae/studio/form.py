@@ -66,6 +66,12 @@ _HINTS = {
     "reason": "Why these counts may be exact; the report prints it.",
     "rows_per_unit": "The most records of one unit that are counted; noise grows with it.",
     "weight": "How much the table matters beside the others.",
+    "counts": "Records (rows), or the units that they are of.",
+    "measures": 'As in ["count", { sum = "income" }]: counts where it is not set.',
+    "survey_weight": "The value that says for how many each record stands.",
+    "estimate": 'Of tables "least-squares" or "posterior"; of areas "topdown", "posterior" or "sparse", say.',
+    "select": '"auto" looks at all methods.',
+    "url": "postgresql://user@host/database, without a password.",
 }
 
 

@@ -19,17 +19,24 @@ from ..report.numbers import fixed
 from ..report.view import interval_picture
 
 _SHOWN = 500
+_TILES = 2_000
 _PANELS = 36
+_SHADES = 5
+_AREA_TYPE = "area_type"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row as it is shown; ``picture`` is a bar from 0 to the estimate, with its interval."""
+    """One row as it is shown.
+
+    ``picture`` is a bar from 0 to the estimate, with its interval; ``shade`` the number of its colour, 0 for none.
+    """
 
     labels: tuple[str, ...]
     estimate: str
     interval: str
     picture: Markup
+    shade: int = 0
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,11 @@ class Panel:
 
 @dataclass(frozen=True)
 class Shown:
-    """What the page shows of a table or an answer."""
+    """What the page shows of a table or an answer.
+
+    ``tiles`` says that it is drawn as tiles, one for each row in the order of the table, coloured by its estimate;
+    ``shades`` are the counts of the colours in words. ``kinds`` are the kinds of area that a table is published for.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -51,6 +62,10 @@ class Shown:
     split: str = ""
     find: str = ""
     splittable: tuple[str, ...] = ()
+    tiles: bool = False
+    shades: tuple[str, ...] = ()
+    kind: str = ""
+    kinds: tuple[str, ...] = ()
 
     @property
     def shown(self) -> int:
@@ -95,10 +110,17 @@ def _shown(name: str, table: pa.Table, words: Mapping[str, str]) -> Shown:
     start = table.column_names.index(RESULT_COLUMNS[0])
     columns = tuple(table.column_names[:start])
     find, split = words.get("find", "").strip(), words.get("split", "")
+    tiles, kind, kinds = words.get("draw") == "tiles", words.get("kind", ""), ()
+    if _AREA_TYPE in columns:
+        kinds = tuple(pc.call_function("unique", [table[_AREA_TYPE]]).to_pylist())
+        kind = kind if kind in kinds else kinds[0] if tiles and kinds else ""
+    if kind:  # a map has areas that do not overlap
+        table = table.filter(pa.array([each == kind for each in table[_AREA_TYPE].to_pylist()], pa.bool_()))
+        table, columns = table.drop_columns([_AREA_TYPE]), tuple(c for c in columns if c != _AREA_TYPE)
     for word in find.lower().split():
         table = table.filter(_has(table.select(columns), word))
     split = split if split in columns and len(columns) > 1 else ""
-    rows = table.slice(0, _SHOWN).to_pylist()
+    rows = table.slice(0, _TILES if tiles else _SHOWN).to_pylist()
     scale = _scale(rows)
     at = columns.index(split) if split else None
     panels: dict[str, list[Row]] = {}
@@ -111,7 +133,10 @@ def _shown(name: str, table: pa.Table, words: Mapping[str, str]) -> Shown:
     rest_columns = tuple(column for column in columns if column != split)
     made = tuple(Panel(key, tuple(each)) for key, each in panels.items())
     splittable = columns if len(columns) > 1 else ()
-    return Shown(name, rest_columns, made, table.num_rows, split, find, splittable)
+    shades = _shades(scale) if tiles else ()
+    return Shown(
+        name, rest_columns, made, table.num_rows, split, find, splittable, tiles, shades, kind, kinds
+    )
 
 
 def _has(labels: pa.Table, word: str) -> pa.Array:
@@ -134,7 +159,19 @@ def _row(labels: tuple[str, ...], row: Mapping[str, Any], scale: tuple[float, fl
         words = f"{_number(interval[0])} to {_number(interval[1])}"
     if row["obs_status"] == "E":
         words = "exact"
-    return Row(labels, _number(estimate), words, interval_picture(estimate, interval, scale))
+    picture = interval_picture(estimate, interval, scale)
+    return Row(labels, _number(estimate), words, picture, _shade(estimate, scale))
+
+
+def _shade(estimate: float, scale: tuple[float, float]) -> int:
+    """The colour of a count, in equal steps from 1 for 0 and less, in all pictures alike."""
+    share = max(estimate, 0.0) / max(scale[1] ** 2, 1e-9)
+    return min(int(share * _SHADES), _SHADES - 1) + 1
+
+
+def _shades(scale: tuple[float, float]) -> tuple[str, ...]:
+    """The counts of each colour in words: up to which it has them."""
+    return tuple(f"to {_number(max(scale[1], 0.0) ** 2 * (i + 1) / _SHADES)}" for i in range(_SHADES))
 
 
 def _number(value: float) -> str:

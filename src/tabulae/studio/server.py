@@ -378,6 +378,7 @@ class Studio:
                     self._page, self._version = answer.page, self._version + 1
             return {
                 "busy": not self._answer.last,
+                "read": self._answer.last or bool(self._answer.margins),
                 "run": None if self._run is None else asdict(self._run.status),
                 "problems": [asdict(problem) for problem in self._answer.problems],
                 "plan": self._version,

@@ -79,7 +79,7 @@
 
   function see(runs) {
     byId("runs").hidden = !runs;
-    byId("plan").hidden = runs;
+    frame.hidden = runs;
     byId("budget").hidden = runs;
     byId("see-plan").setAttribute("aria-pressed", String(!runs));
     byId("see-runs").setAttribute("aria-pressed", String(runs));
@@ -184,8 +184,10 @@
     byId("changed").hidden = !state.changed;
     byId("undo").disabled = !state.undo;
     byId("redo").disabled = !state.redo;
-    if (!state.busy) list.replaceChildren(...state.problems.map(mistake));
-    write(told, state.busy ? "Planning." : mistakes ? `Mistakes: ${mistakes}. The plan is of an earlier text.` : "The plan is of this text.");
+    if (state.read) list.replaceChildren(...state.problems.map(mistake));
+    const older = state.plan ? "The plan is of an earlier text." : "There is no plan yet.";
+    write(told, state.busy ? "Planning." : mistakes ? `Mistakes: ${mistakes}. ${older}` : "The plan is of this text.");
+    byId("unplanned").hidden = state.plan > 0 || frame.hidden;
     text.setAttribute("aria-invalid", String(mistakes > 0));
     showPlan(state.plan);
     if (state.version !== version && !typed) {
@@ -244,13 +246,16 @@
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const values = Object.fromEntries(new FormData(event.target));
-    const { op, path } = event.target.dataset;
+    const { target } = event, values = Object.fromEntries(new FormData(target));
+    const { op, path } = target.dataset;
     if (op === "add") {
       const at = JSON.parse(path), count = form.querySelectorAll(`[data-at^="${at[0]}["]`).length;
       opened.add(at.length === 1 && values.name && !["table", "derived"].includes(at[0]) ? `${at[0]}.${values.name}` : `${at[0]}[${count}]`);
     }
-    change(event.target, values).then(() => event.target.isConnected && event.target.reset());
+    target.reset(); // before the form is drawn anew, with what is not sent yet
+    change(target, values).then((error) => {
+      if (error && target.isConnected) for (const [name, value] of Object.entries(values)) target.elements[name].value = value;
+    });
   });
   form.addEventListener("click", (event) => {
     const { target } = event;
