@@ -79,6 +79,11 @@ def _read(reader: Page) -> None:
     reader.get_by_role("button", name="Show").click()
     expect(reader.locator(".panels table")).to_have_count(2)
     assert not Axe().run(reader).response["violations"]
+    reader.get_by_label("drawn as").select_option("tiles")
+    reader.get_by_role("button", name="Show").click()
+    expect(reader.locator("ol.tiles")).to_have_count(2)
+    expect(reader.locator("ol.tiles li").first).to_contain_text("to")
+    assert not Axe().run(reader).response["violations"]
     reader.set_viewport_size({"width": 390, "height": 900})
     assert reader.evaluate("document.documentElement.scrollWidth") <= 390
     reader.get_by_label("Ask in SQL").fill("SELECT SEX, COUNT(*) FROM people WHERE AGE < 5 GROUP BY SEX")
