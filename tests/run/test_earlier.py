@@ -75,8 +75,15 @@ def counts(folder: Path, table: str, level: str) -> dict[tuple[str, ...], int]:
     }
 
 
-@pytest.mark.parametrize("method", ["bluedown", "topdown"])
-@pytest.mark.parametrize("level", ["plot", "shire"])
+@pytest.mark.parametrize(
+    ("method", "level"),
+    [
+        ("bluedown", "plot"),
+        ("topdown", "shire"),
+        pytest.param("bluedown", "shire", marks=pytest.mark.long),
+        pytest.param("topdown", "plot", marks=pytest.mark.long),
+    ],
+)
 def test_counts_are_those_of_the_release_before(duchy: Path, method: str, level: str) -> None:
     entry = ENTRY.replace('"plot"', f'"{level}"') + f'[method]\nestimate = "{method}"\n'
     folder = duchy.parent
