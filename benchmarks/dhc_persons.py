@@ -9,7 +9,7 @@ dhc_persons.csv         a row a run: a process of ``benchmarks.dhc_persons_run``
                         ``benchmarks.dhc_persons_check`` finds in it by SQL
 dhc_persons_errors.csv  by level and query, what the counts of an area are wrong by: the sum of |error| over the
                         query's cells, mean over areas; beside it the same of the noisy answers alone, which may be
-                        negative and do not add up
+                        negative and do not add up, and of least squares, which ``benchmarks.dhc_persons_gls`` adds
 
 Runs with passes have those of production; ``once`` estimates every query in one optimum.
 """
@@ -33,9 +33,15 @@ COLUMNS = (
     "blocks", "people", "passes", "wall_s", "cpu_s", "peak_mb", "nodes", "answers", "divisions", "unconverged",
     "constraints", "broken", "command",
 )  # fmt: skip
-ERROR_COLUMNS = ("blocks", "passes", "level", "areas", "people", "query", "cells", "error", "answers")
+ERROR_COLUMNS = ("blocks", "passes", "level", "areas", "people", "query", "cells", "error", "gls", "answers")
 CASES = ((1_000, True), (1_000, False), (5_000, True), (5_000, False), (25_000, False))
 PEOPLE_A_BLOCK = 40
+
+
+def sizes_of(blocks: int) -> list[str]:
+    """How the state is asked for."""
+    sizes = {"people": PEOPLE_A_BLOCK * blocks, "blocks": blocks, "counties": max(1, blocks // 5_000)}
+    return [f"--{name}={value}" for name, value in sizes.items()]
 
 
 def measured(scratch: Path, blocks: int, *, once: bool) -> tuple[dict[str, object], list[dict[str, object]]]:
@@ -43,9 +49,7 @@ def measured(scratch: Path, blocks: int, *, once: bool) -> tuple[dict[str, objec
     folder, out = scratch / "state", scratch / "out"
     for each in (folder, out):
         shutil.rmtree(each, ignore_errors=True)
-    sizes = {"people": PEOPLE_A_BLOCK * blocks, "blocks": blocks, "counties": max(1, blocks // 5_000)}
-    asked = [f"--{name}={value}" for name, value in sizes.items()]
-    Cost.of([sys.executable, "-m", "benchmarks.dhc_persons_state", str(folder), *asked])
+    Cost.of([sys.executable, "-m", "benchmarks.dhc_persons_state", str(folder), *sizes_of(blocks)])
     how = ["--once"] if once else []
     cost = Cost.of([sys.executable, "-m", "benchmarks.dhc_persons_run", str(folder), str(out), *how])
     return rows_of(folder, out, cost, once=once)

@@ -186,12 +186,6 @@ def errors(run: Run, counts: SpineCounts, found: SupportedCounts) -> Iterator[di
     """By level and query, over the areas of the level: mean absolute error of a cell, and what noise alone has."""
     plan = run.plan
     place = np.arange(plan.layout.cell.size)
-    node_of = plan.tree.leaf.copy()
-    above = {len(plan.spine.levels) - 1: node_of.copy()}
-    for level in reversed(range(len(plan.spine.levels) - 1)):
-        while (higher := plan.tree.level[node_of] > level).any():
-            node_of[higher] = plan.tree.parent[node_of[higher]]
-        above[level] = node_of.copy()
     for level, name in enumerate(plan.spine.levels):
         units = plan.spine.hierarchy.units[level]
         count = plan.spine.hierarchy.codes[level].size
@@ -215,8 +209,22 @@ def errors(run: Run, counts: SpineCounts, found: SupportedCounts) -> Iterator[di
                 "query": query.name,
                 "cells": possible,
                 "error": f"{np.abs(both.people).sum() / count:.5g}",
+                "gls": "",
                 "answers": "" if law is None else f"{sqrt(2 / pi * law.variance_of_law) * possible:.5g}",
             }
+
+
+def nodes_of_levels(plan: SpinePlan) -> list[np.ndarray]:
+    """For each level the node of each of its areas."""
+    node_of, found = plan.tree.leaf.copy(), []
+    for level in reversed(range(len(plan.spine.levels))):
+        while (higher := plan.tree.level[node_of] > level).any():
+            node_of[higher] = plan.tree.parent[node_of[higher]]
+        units = plan.spine.hierarchy.units[level]
+        nodes = np.zeros(plan.spine.hierarchy.codes[level].size, np.int64)
+        nodes[units] = node_of
+        found.append(nodes)
+    return found[::-1]
 
 
 def _usual(plan: SpinePlan, level: int) -> Fraction:

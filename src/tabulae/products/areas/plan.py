@@ -328,7 +328,8 @@ def sparse_memory(plan: SpinePlan, cells: CountedCells) -> int:
     tables = sum(2 + step.rounding.shape[0] + len(step.queries) for step in cells.passes)
     unknowns = min(2 * MOST_UNKNOWNS, cells.size * plan.tree.size) + cells.size
     return (
-        4 * plan.node_support.patterns.size + 8 * plan.tree.size
+        4 * plan.node_support.patterns.size
+        + 8 * plan.tree.size
         + _HELD_BYTES * cells.held.key.size
         + cells.size * (_CELL_BYTES + 4 * tables)
         + 4 * queries * plan.layout.cell.size
