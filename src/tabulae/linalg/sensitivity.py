@@ -30,6 +30,7 @@ import numpy as np
 
 from ..errors import InvalidArgument, Unsupported
 from .arrays import INT64_LIMIT, check_power, integer_matmul, joint_classes, representatives, widened
+from .farthest_pair import farthest
 from .kron import Contrasts, Kron, WeightedRows, exact_product, unlifted, weighted_rows
 from .operator import (
     Centring,
@@ -414,8 +415,9 @@ def _largest_in_weighted_rows(blocks: Blocks, p: int, *, replace: bool) -> Bound
 
     Privacy:
         Add-remove: exact, in integers. Replace: exact where there are at most 4 million pairs; else an upper bound,
-        for L2 by 1e-9 of the norm up to 2^28 pairs, or to more that take 2^36 multiplications, and otherwise
-        ``||a - b||^p <= 2^p max ||a||^p`` over the rows that do not count all cells alike.
+        for L2 by 1e-9 of the norm up to 2^28 pairs, or to more that take 2^36 multiplications, and beyond by branch and
+        bound. Where that is too large, and for L1, ``||a - b||^p <= 2^p max ||a||^p`` over the rows that do not count
+        all cells alike.
     """
     view = weighted_rows(blocks[0][0]) if len(blocks) == 1 else None
     if view is None:
@@ -432,7 +434,13 @@ def _largest_in_weighted_rows(blocks: Blocks, p: int, *, replace: bool) -> Bound
     elif pairs <= _FLOAT_PAIRS or _pair_work(view.weights.shape, [len(c) for c in cells]) <= _FLOAT_WORK:
         whole, is_exact = _largest_distance(view, cells)
         return whole * unit, is_exact
-    return 2**p * view.without_constants().largest_norm(p) * unit, False
+    view = view.without_constants()
+    bound = Fraction(2**p * view.largest_norm(p))
+    if p == 2 and bound:
+        columns = [f.columns(c).T.astype(np.int64) for f, c in zip(view.factors, cells, strict=True)]
+        found = farthest(columns, view.powers(2).reshape(view.weights.shape))
+        bound = bound if found is None else min(bound, found)
+    return bound * unit, False
 
 
 def _largest_distance(view: WeightedRows, cells: Sequence[np.ndarray]) -> Bound:
