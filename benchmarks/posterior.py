@@ -1,17 +1,21 @@
 """The posterior of whole tables: errors, intervals, coverage by size, bias, effective draws and time.
 
-python -m benchmarks.posterior [--runs N]     writes benchmarks/results/posterior.csv and
-                                              docs/methods/posterior-rhode-island.svg; five minutes a run
-python -m benchmarks.posterior --draw         the figure alone, from the CSV
+python -m benchmarks.posterior [--place P] [--spine S] [--seeds A B]    puts rows into benchmarks/results/posterior.csv,
+                                                    one a place, spine, seed and type of area, in place of the same
+                                                    ones there, and draws docs/methods/posterior-rhode-island.svg
+python -m benchmarks.posterior --draw               the figure and the means over seeds alone, from the CSV
 
-Rhode Island 2010 as in ``benchmarks.topdown``, the conventional spine, noise drawn anew for each seed; the draws, the
-table and the intervals that a release with estimate = "posterior" publishes. gls and bluedown see the same noise.
+"rhode-island" is that of 2010 as in ``benchmarks.topdown``: three minutes of processor time a seed. "generated" is the
+state of examples/redistricting/state.py with 2,500 blocks and 100,000 people in the same 16 cells, half a minute. Noise
+is drawn anew for each seed; the draws, the table and the intervals are those that a release with estimate =
+"posterior" publishes. gls and bluedown see the same noise.
 
 error       mean absolute error of the published counts
 bias        mean error of the published counts
-length, covered     of 90 % credible intervals
+length, covered, covered95     of credible intervals at 90 %, and at 95 %
 effective   how many independent draws the draws are worth
-seconds     wall clock and processor time of prior and draws
+draws_s, processor_s    of the draws, and of the draws and the table
+before, every   sweeps of each chain before the first draw, and between two
 """
 
 from __future__ import annotations
@@ -21,72 +25,109 @@ import csv
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from benchmarks.recorded import add_force, record
-from benchmarks.topdown import Blocks, Measured
+from benchmarks.recorded import record
+from benchmarks.topdown import SPINES, Blocks, Measured
+from examples.redistricting.state import State
 from scipy import sparse
 
+from tabulae.estimation.posterior import BURNT, KEPT_EVERY
 from tabulae.products.areas.estimate import estimate_spine
 from tabulae.products.areas.posterior import AreaPosterior
 
 RESULTS = Path(__file__).parent / "results/posterior.csv"
 FIGURE = Path(__file__).parents[1] / "docs/methods/posterior-rhode-island.svg"
 FIELDS = (
-    "area", "counts", "size", "number", "error", "bluedown_error", "gls_error", "bias", "bluedown_bias", "length",
-    "covered", "effective", "wall_s", "processor_s", "runs",
+    "place", "spine", "seed", "area", "counts", "size", "number", "error", "bluedown_error", "gls_error", "bias",
+    "bluedown_bias", "length", "covered", "covered95", "effective", "draws_s", "processor_s", "before", "every",
 )  # fmt: skip
+KEY = 6  # of the fields say what a row is about
 SIZES = (0, 1, 10, 50, 100, 500)
-RUNS = 1
+PLACES = ("rhode-island", "generated")
+_ALONE = ("white", "black", "aian", "asian", "nhpi", "other")
 
 
-def study(blocks: Blocks, runs: int) -> list[tuple]:
-    """Rows for the CSV."""
-    plan, found = blocks.plan("conventional"), defaultdict(list)
-    measured, leaves = Measured(plan, blocks.truth), plan.spine.leaves
-    truth = blocks.truth.reshape(leaves, -1)
-    for seed in range(runs):
-        values = measured.draw(seed)
-        gls, whole = (estimate_spine(plan, iter(values), method) for method in ("gls", "bluedown"))
-        wall, processor = time.perf_counter(), time.process_time()
-        areas = {kind: area for kind, (area, _) in blocks.areas.items()}
-        made = AreaPosterior.of(whole, iter(values), areas, ("block", np.arange(leaves)), seed)
-        table = made.draws.table()[plan.tree.leaf]
-        spent = time.perf_counter() - wall, time.process_time() - processor
-        others = [each.leaf_counts(0, leaves).reshape(leaves, -1) for each in (whole, gls)]
-        for kind, (area, number) in blocks.areas.items():
-            inside = np.flatnonzero(area >= 0)
-            rows = sparse.csr_array(
-                (np.ones(inside.size, np.int64), (area[inside], inside)), shape=(number, leaves)
+class Generated(Blocks):
+    """Blocks of the invented state of examples/redistricting, in the cells of ``benchmarks.topdown``."""
+
+    def __init__(self) -> None:
+        state = State.make(100_000, 2_500)
+        people = np.zeros((state.areas["block"].size, *state.counts.shape[1:]), np.int64)
+        np.add.at(people, state.block, state.counts)
+        self._rows = [
+            {"GEOID10": block, "COUSUBFP": town, "PLACEFP": place, "AIANNHCE": tribe}
+            for block, town, place, tribe in zip(
+                *(state.areas[name].tolist() for name in ("block", "cousub", "place", "aiannh")), strict=True
             )
-            for counts, cells in (
-                ("total", np.ones((16, 1), np.int64)),
-                ("cell", np.eye(16, dtype=np.int64)),
-            ):
-                true, own, blue, unbiased = (rows @ each @ cells for each in (truth, table, *others))
-                ends = made.draws.credible(made.draws.sums(rows, sparse.csr_array(cells)), 0.9)
-                worth = made.effective[kind][f"{counts}s"]
-                size = np.searchsorted(SIZES, true, side="right") - 1
-                classes = [("all", np.ones(true.shape, bool))]
-                if (kind, counts) == ("block", "total"):
-                    classes += [(SIZES[i], size == i) for i in range(len(SIZES))]
-                for name, some in classes:
-                    errors = [(each - true)[some] for each in (own, blue, unbiased)]
-                    covered = ((ends.low <= true) & (true <= ends.high))[some].mean()
-                    found[kind, counts, name].append(
-                        (
-                            int(some.sum()),
-                            *(np.abs(each).mean() for each in errors),
-                            *(each.mean() for each in errors[:2]),
-                            (ends.high - ends.low)[some].mean(),
-                            100 * covered,
-                            worth,
-                            *spent,
-                        )
-                    )
-        print(f"seed {seed}: {spent[0]:.0f} s, processor {spent[1]:.0f} s", file=sys.stderr)
-    return [(*key, *np.mean(scores, axis=0).round(3).tolist(), runs) for key, scores in found.items()]
+        ]
+        for row, counts in zip(self._rows, people, strict=True):
+            races = {name: counts[:, 0, i] for i, name in enumerate(_ALONE)}
+            races |= {"two": counts[:, 0, len(_ALONE) :].sum(axis=1), "hisp": counts[:, 1].sum(axis=1)}
+            for race, ages in races.items():
+                row |= {f"pop_{race}": int(ages.sum()), f"vap_{race}": int(ages[1])}
+
+
+def study(blocks: Blocks, spine: str, seed: int) -> list[tuple]:
+    """Rows for the CSV, but the place, the spine and the seed."""
+    plan = blocks.plan(spine)
+    leaves = plan.spine.leaves
+    values = Measured(plan, blocks.truth).draw(seed)
+    gls, whole = (estimate_spine(plan, iter(values), method) for method in ("gls", "bluedown"))
+    begun = time.process_time()
+    areas = {kind: area for kind, (area, _) in blocks.areas.items()}
+    made = AreaPosterior.of(whole, iter(values), areas, ("block", np.arange(leaves)), seed)
+    drawn = time.process_time() - begun
+    table = made.draws.table()[plan.tree.leaf]
+    spent = round(drawn, 1), round(time.process_time() - begun, 1)
+    others = [each.leaf_counts(0, leaves).reshape(leaves, -1) for each in (whole, gls)]
+    return [(*row, *spent, BURNT, KEPT_EVERY) for row in scores(blocks, made, [table, *others])]
+
+
+def scores(blocks: Blocks, made: AreaPosterior, tables: list[np.ndarray]) -> Iterator[tuple]:
+    """What draws, and the tables (blocks, cells) of the posterior, bluedown and gls, are worth, area by area."""
+    leaves = len(tables[0])
+    truth = blocks.truth.reshape(leaves, -1)
+    for kind, (area, number) in blocks.areas.items():
+        inside = np.flatnonzero(area >= 0)
+        rows = sparse.csr_array(
+            (np.ones(inside.size, np.int64), (area[inside], inside)), shape=(number, leaves)
+        )
+        for counts, cells in (("total", np.ones((16, 1), np.int64)), ("cell", np.eye(16, dtype=np.int64))):
+            true, own, blue, unbiased = (rows @ each @ cells for each in (truth, *tables))
+            sums = made.draws.sums(rows, sparse.csr_array(cells))
+            ends, wide = (made.draws.credible(sums, level) for level in (0.9, 0.95))
+            size = np.searchsorted(SIZES, true, side="right") - 1
+            classes = [("all", np.ones(true.shape, bool))]
+            if (kind, counts) == ("block", "total"):
+                classes += [(SIZES[i], size == i) for i in range(len(SIZES)) if (size == i).any()]
+            for name, some in classes:
+                errors = [(each - true)[some] for each in (own, blue, unbiased)]
+                told = (
+                    *(np.abs(each).mean() for each in errors),
+                    *(each.mean() for each in errors[:2]),
+                    (ends.high - ends.low)[some].mean(),
+                    *(100 * ((e.low <= true) & (true <= e.high))[some].mean() for e in (ends, wide)),
+                    made.effective[kind][f"{counts}s"],
+                )
+                yield kind, counts, name, int(some.sum()), *np.round(told, 3).tolist()
+
+
+def means(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Rows of one place and spine, as means over seeds."""
+    found: dict[tuple, list] = defaultdict(list)
+    for row in rows:
+        found[row["area"], row["counts"], row["size"]].append([float(row[name]) for name in FIELDS[KEY:]])
+    return [
+        {
+            **dict(zip(("area", "counts", "size"), key, strict=True)),
+            **{n: f"{x:.3f}" for n, x in zip(FIELDS[KEY:], np.mean(scores, axis=0), strict=True)},
+            "seeds": str(len(scores)),
+        }
+        for key, scores in found.items()
+    ]
 
 
 def draw(rows: list[dict[str, str]], path: Path) -> None:
@@ -137,17 +178,29 @@ def draw(rows: list[dict[str, str]], path: Path) -> None:
 def main() -> int:
     """Measure, print, write and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--draw", action="store_true", help="the figure alone")
-    add_force(parser)
+    parser.add_argument("--place", choices=PLACES, default=PLACES[0])
+    parser.add_argument("--spine", choices=SPINES, default=SPINES[0])
+    parser.add_argument("--seeds", type=int, nargs=2, default=(0, 1), help="from, and up to but not with")
+    parser.add_argument("--draw", action="store_true", help="the figure and means alone")
     options = parser.parse_args()
-    if not options.draw:
-        record(RESULTS, FIELDS, study(Blocks(), options.runs), size="runs", force=options.force)
+    for seed in [] if options.draw else range(*options.seeds):
+        blocks = Blocks() if options.place == PLACES[0] else Generated()
+        about = (options.place, options.spine, seed)
+        new = [(*about, *row) for row in study(blocks, options.spine, seed)]
+        print(about, f"processor {new[0][-3]:.0f} s", file=sys.stderr)
+        with RESULTS.open(newline="") as file:
+            old = [tuple(row.values()) for row in csv.DictReader(file)]
+        kept = [row for row in old if row[:3] != tuple(map(str, about))]
+        record(RESULTS, FIELDS, sorted(kept + new, key=lambda row: (row[0], row[1], int(row[2]))))
     with RESULTS.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    for row in rows:
-        print(*row.values(), sep="\t")
-    draw(rows, FIGURE)
+    for place, spine in sorted({(row["place"], row["spine"]) for row in rows}):
+        print(place, spine)
+        told = means([row for row in rows if (row["place"], row["spine"]) == (place, spine)])
+        for row in told:
+            print(*row.values(), sep="\t")
+        if (place, spine) == (PLACES[0], SPINES[0]):
+            draw(told, FIGURE)
     return 0
 
 

@@ -8,7 +8,7 @@ Leaf b of group g (its parent) has N_b people; they are split by one attribute a
     w_g, share_g ~ Dirichlet(kinship * the same of the parent of g), up to the root
 
 The law of the noise is exact for discrete Gaussian noise of whole numbers: its normaliser does not depend on counts.
-Under Laplace noise -|e| / scale takes its place, as a mixture of normal laws whose precisions are drawn with the counts.
+Under Laplace noise -|e| / scale takes its place: a mixture of normal laws, whose precisions are drawn with the counts.
 Each move of the chain draws from an exact conditional law (:mod:`~tabulae.estimation.chain`), so that no step is
 refused by chance. Weights, shares, spreads and kinships are drawn with the counts: how uncertain they are is in the
 draws. All is made from measurements, which are public: it costs no budget.
@@ -43,7 +43,7 @@ from .chain import (
 )
 from .implicates import CHAINS, LEAST_EFFECTIVE, Ends, combine, credible, effective
 
-BURNT, KEPT_EVERY = 100, 2
+BURNT, KEPT_EVERY = 100, 3
 """Sweeps of each chain before the first draw, and between two draws."""
 
 _WINDOW = 8  # standard deviations of a leaf's noise that one move can reach over
