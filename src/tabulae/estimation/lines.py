@@ -11,9 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import require
-
-njit = require("numba", "areas", "the estimator posterior").njit
+from .chain import moving
 
 _DEVIATIONS, _LEAST_WINDOW, _WINDOW = 12.0, 16, 2048
 """How wide a window is, in standard deviations of the noise along its line; and in people."""
@@ -87,16 +85,23 @@ def scratch(lines: Lines) -> Scratch:
     )
 
 
-@njit(cache=True, nogil=True)
+@moving(cache=True)
 def _category(lines, cumulated, k, random):
     """A category of an attribute: half of the time any, else by its share."""
     n = lines.sizes[k]
     if random.random() < 0.5:
         return int(random.random() * n)
-    return min(int(np.searchsorted(cumulated[k, :n], random.random(), side="right")), n - 1)
+    at, low, high = random.random(), 0, n - 1
+    while low < high:
+        middle = (low + high) // 2
+        if cumulated[k, middle] > at:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
-@njit(cache=True, nogil=True)
+@moving(cache=True)
 def _choose(lines, cumulated, ends, random):
     """Write a line's combinations down. Returns how many: the first half loses people to the second."""
     count = lines.sizes.size
@@ -106,7 +111,8 @@ def _choose(lines, cumulated, ends, random):
     if which < 0.25 or count == 0:
         return 1
     if which < 0.7:
-        ends[1] = ends[0]
+        for k in range(count):
+            ends[1, k] = ends[0, k]
         k = int(random.random() * count)
         if random.random() < 0.5:
             ends[1, k] = (ends[0, k] + 1) % lines.sizes[k]
@@ -124,7 +130,7 @@ def _choose(lines, cumulated, ends, random):
     return 4
 
 
-@njit(cache=True, nogil=True)
+@moving(cache=True)
 def _line(lines, scratch, combinations):
     """Sum up what one person more along the line changes; the entries that change come first among the touched."""
     found = 0
@@ -149,7 +155,7 @@ def _line(lines, scratch, combinations):
     return changed
 
 
-@njit(cache=True, nogil=True)
+@moving(cache=True)
 def _rows(lines, scratch, changed):
     """Sum up the rows that change: how many there are, and whether they may."""
     found = 0
@@ -169,7 +175,7 @@ def _rows(lines, scratch, changed):
     return found, free
 
 
-@njit(cache=True, nogil=True)
+@moving(cache=True)
 def _clear(scratch, changed, rows):
     for i in range(changed):
         scratch.change[scratch.touched[i]] = 0
@@ -178,7 +184,7 @@ def _clear(scratch, changed, rows):
         scratch.marked[scratch.rows[i]] = False
 
 
-@njit(cache=True, nogil=True)
+@moving(cache=True)
 def _put(state, scratch, changed, rows, t):
     for i in range(changed):
         at = scratch.touched[i]
@@ -188,7 +194,7 @@ def _put(state, scratch, changed, rows, t):
         state.residual[row] -= t * scratch.moved[row]
 
 
-@njit(cache=True, nogil=True)
+@moving(cache=True)
 def _room(lines, state, scratch, changed, low, high):
     """How few and how many can go along the line: no cell has fewer than nobody."""
     for i in range(changed):
@@ -200,7 +206,7 @@ def _room(lines, state, scratch, changed, low, high):
     return low, high
 
 
-@njit(cache=True, nogil=True)
+@moving(cache=True)
 def _step(lines, state, alpha, scratch, changed, t):
     """Log prior of t + 1 less that of t. A cell of n people has Gamma(n + alpha) / n!, a sum one over that."""
     top, bottom = 1.0, 1.0
@@ -224,7 +230,7 @@ def _step(lines, state, alpha, scratch, changed, t):
     return math.log(top / bottom)
 
 
-@njit(cache=True, nogil=True)
+@moving(cache=True)
 def _likelihood(lines, state, scratch, rows, t):
     """Log likelihood of t + 1 less that of t."""
     found = 0.0
@@ -238,7 +244,7 @@ def _likelihood(lines, state, scratch, rows, t):
     return found
 
 
-@njit(cache=True, nogil=True)
+@moving(cache=True)
 def _lean(lines, state, scratch, rows):
     """The normal law along the line: linear t - quadratic t^2 / 2; and whether that is all of the likelihood."""
     linear, quadratic, normal = 0.0, 0.0, True
@@ -251,7 +257,7 @@ def _lean(lines, state, scratch, rows):
     return linear, quadratic, normal
 
 
-@njit(cache=True, nogil=True)
+@moving(cache=True)
 def _draw(lines, state, alpha, scratch, changed, rows, random):
     """How many go along the line, from the exact law within a window whose place is random."""
     linear, quadratic, normal = _lean(lines, state, scratch, rows)
@@ -293,7 +299,7 @@ def _draw(lines, state, alpha, scratch, changed, rows, random):
     return top
 
 
-@njit(cache=True, nogil=True)
+@moving(cache=True)
 def move_along(lines, state, alpha, cumulated, moves, scratch, random):
     """So many moves, each along another line; all leave the law as it is."""
     for _ in range(moves):
@@ -309,7 +315,7 @@ def move_along(lines, state, alpha, cumulated, moves, scratch, random):
         _clear(scratch, changed, rows)
 
 
-@njit(cache=True, nogil=True)
+@moving(cache=True)
 def draw_near(lines, state, cumulated, moves, scratch, random):
     """So many moves that go to the whole number nearest to the answers along their line. Returns how many went on."""
     gone = 0
@@ -329,14 +335,18 @@ def draw_near(lines, state, cumulated, moves, scratch, random):
     return gone
 
 
-@njit(cache=True, nogil=True)
-def tables_taken(counts, alpha, random):
+def tables_taken(counts: np.ndarray, alpha: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """How many tables the customers of Chinese restaurants take, cell by cell, with concentrations ``alpha``."""
     found = np.zeros(counts.size, np.int64)
-    for c in range(counts.size):
-        n, a = counts[c], alpha[c]
-        for i in range(min(n, _SEATED)):
-            found[c] += random.random() * (a + i) < a
-        if n > _SEATED:
-            found[c] += random.poisson(a * math.log((n + a) / (_SEATED + a)))
+    _seat(np.minimum(counts, _SEATED), alpha, found, random)
+    later = np.flatnonzero(counts > _SEATED)
+    n, a = counts[later], alpha[later]
+    found[later] += random.poisson(a * np.log((n + a) / (_SEATED + a)))
     return found
+
+
+@moving(cache=True)
+def _seat(counts, alpha, found, random):
+    for c in range(counts.size):
+        for i in range(counts[c]):
+            found[c] += random.random() * (alpha[c] + i) < alpha[c]
