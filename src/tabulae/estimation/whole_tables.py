@@ -231,7 +231,7 @@ class Posterior(OneSided):
 
     def credible_of(self, table: Table, level: float) -> tuple[np.ndarray, np.ndarray] | tuple[()] | None:
         """Ends of the draws' intervals of a published table, widened to hold its counts; None of any other table."""
-        if table.name not in self.effective:
+        if table not in self.published.tables:
             return None
         if not self.is_credible(table):
             return ()

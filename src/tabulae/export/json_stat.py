@@ -19,6 +19,8 @@ _LABELS = {
     "std_error": "Standard error",
     "ci_low": "Lower end of the interval",
     "ci_high": "Upper end of the interval",
+    "credible_low": "Lower end of the credible interval",
+    "credible_high": "Upper end of the credible interval",
     "gls_estimate": "Unbiased estimate; the interval is about it",
 }
 _AREAS = ("area", "region")

@@ -49,6 +49,10 @@ _OWN_CONCEPTS = {
     SDMX_STATUS: "Observation status",
     RELEASE_STATUS: "Status in the release",
 }
+_CREDIBLE = {
+    "CREDIBLE_LOW": "Lower end of the credible interval",
+    "CREDIBLE_HIGH": "Upper end of the credible interval",
+}
 WHOLE = "TOTAL"
 """The dimension of a table that has no other: a data structure needs one. Its only code is ``_T``."""
 
@@ -81,7 +85,7 @@ def dimensions(table: StoredTable, names: Structures) -> tuple[str, ...]:
 def structures(tables: Sequence[StoredTable]) -> Structures:
     """Names for all columns and tables, different from each other and from those of the format."""
     words = list(dict.fromkeys(word for table in tables for word in (*table.keys, *table.remarks)))
-    taken = {*_OWN_CONCEPTS, *_OF_THE_FORMAT, *_confidence(tables)}
+    taken = {*_OWN_CONCEPTS, *_OF_THE_FORMAT, *_CREDIBLE, *_confidence(tables)}
     flows = [(table.folder, table.name) for table in tables]
     return Structures(
         dict(zip(words, unique(map(as_name, words), taken), strict=True)),
@@ -102,6 +106,9 @@ def structure_message(
     whole = {} if all(table.keys for table in tables) else {WHOLE: "total"}
     concepts = {**whole, **{names.components[word]: word for word in (*lists, *beside)}, **_OWN_CONCEPTS}
     concepts |= _confidence(tables)
+    concepts |= {
+        name: told for name, told in _CREDIBLE.items() if any(name.lower() in t.numbers for t in tables)
+    }
     return {
         "meta": {
             "schema": _SCHEMA,
