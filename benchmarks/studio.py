@@ -2,7 +2,8 @@
 
 Of a spec of so many tables of two attributes each: CPU seconds from an edit to the first margins, to those of the
 strategy that the spec asks for, and to the same after a change of the budget alone; and milliseconds that the browser
-takes for a move of the slider (the median and the longest of nine).
+takes for a move of the slider (the median and the longest of nine). With ``--areas``: of a county of so many blocks,
+CPU seconds to the bounds of all margins, and to the margins themselves.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tabulae.studio import Studio
 from tabulae.studio.planner import Plans
 
 OUT = Path(__file__).parent / "results/studio.csv"
+AREAS = OUT.with_stem("studio_areas")
 COLUMNS = ("tables", "quick_s", "certified_s", "budget_s", "slider_ms", "slider_longest_ms")
 MOVE = """slider => {
   const began = performance.now();
@@ -74,12 +76,69 @@ def moved(text: str, folder: Path) -> list[float]:
     return spent
 
 
+COUNTY = """
+[source]
+path = "people.csv"
+[attributes]
+sex = { categories = ["F", "M"] }
+age = { range = [0, 114] }
+race = { categories = ["a", "b", "c", "d", "e", "f", "g"] }
+[recodes]
+adult = { of = "age", edges = [18] }
+[privacy]
+definition = "zcdp"
+budget = "1/2"
+ledger = "ledger.db"
+[geography]
+column = "block"
+file = "spine.csv"
+levels = ["county", "tract", "group", "block"]
+entities = ["place"]
+shares = { county = "1/4", tract = "1/4", group = "1/4", block = "1/4" }
+[[geography.query]]
+attributes = ["adult", "race"]
+shares = { county = "1/2", tract = "1/2", group = "1/2", block = "1/2" }
+[[geography.query]]
+attributes = ["sex", "age", "race"]
+shares = { county = "1/2", tract = "1/2", group = "1/2", block = "1/2" }
+[[table]]
+name = "total"
+attributes = []
+[[table]]
+name = "race"
+attributes = ["adult", "race"]
+areas = ["tract", "place"]
+"""
+
+
+def bounded(blocks: int, folder: Path) -> tuple[float, float]:
+    """CPU seconds to the first margins of a county after an edit, and to the exact ones."""
+    lines = [f"c,t{i // 500},g{i // 25},b{i},p{i // 7 % 200}" for i in range(blocks)]
+    (folder / "spine.csv").write_text("\n".join(["county,tract,group,block,place", *lines]) + "\n")
+    plans, told = Plans(), []
+    next(iter(plans.plan(COUNTY, folder)))  # imports
+    began = time.process_time()
+    answers = plans.plan(COUNTY.replace('"1/2"\nledger', '"1"\nledger'), folder)
+    for _ in range(2):
+        assert next(answers).margins
+        told.append(time.process_time() - began)
+    return told[0], told[1]
+
+
 def main() -> None:
     """Measure and record."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--areas", action="store_true", help="areas in place of many tables")
     add_force(parser)
-    rows = []
+    rows: list[tuple[object, ...]] = []
     options = parser.parse_args()
+    if options.areas:
+        for blocks in (1_000, 5_000):
+            with tempfile.TemporaryDirectory() as name:
+                rows.append((blocks, *(f"{each:.2f}" for each in bounded(blocks, Path(name)))))
+            print(*rows[-1], flush=True)
+        record(AREAS, ("blocks", "bounds_s", "margins_s"), rows, size="blocks", force=options.force)
+        return
     for tables in (10, 50, 200):
         with tempfile.TemporaryDirectory() as name:
             seconds = planned(spec(tables), Path(name))

@@ -156,6 +156,21 @@ def test_failures_are_told_in_words(place: Path) -> None:
     assert "SECRET" not in json.dumps(vars(status))
 
 
+@pytest.mark.parametrize("lack", ["budget", "records", "spec"])
+def test_what_a_run_lacks_is_told_before_anything_is_charged(place: Path, lack: str) -> None:
+    if lack == "budget":
+        (place / "ledger.db").unlink()
+        tb.Ledger.create(place / "ledger.db", "1/4", "zcdp")
+    else:
+        (place / {"records": "people.csv", "spec": "spec.toml"}[lack]).unlink()
+    status = done_here(place, Job(str(place / "spec.toml"), str(place / "release")))
+    told = {"budget": "1/4 of 1/4 is left", "records": "does not exist", "spec": "check the path"}[lack]
+    assert (status.state, status.charged) == ("failed", False)
+    assert told in status.message
+    assert not (place / "release").exists()
+    assert unfinished_in(place) == []
+
+
 def test_a_process_that_dies_is_told(place: Path) -> None:
     run = Run(Job(str(place / "spec.toml"), str(place / "release")))
     os.kill(run._process.pid, signal.SIGKILL)

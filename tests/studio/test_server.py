@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import time
@@ -166,6 +167,32 @@ def test_mistakes_have_their_lines_and_the_plan_of_the_earlier_text_stays(studio
     assert broken.splitlines()[problem["line"] - 1] == 'attributes = ["sex", "ages"]'
     assert state["plan"] == whole["plan"]
     assert studio.document.path.read_text() == SPEC
+
+
+def test_two_studios_of_one_file_do_not_write_over_each_other(tmp_path: Path) -> None:
+    path = village(tmp_path)
+    with served(path) as first, served(path) as second:
+        for studio, text in ((first, f"# first\n{SPEC}"), (second, f"# second\n{SPEC}")):
+            studio.edit({"text": text})
+            asked(studio, "POST", "/save", json.dumps({"text": text}).encode())
+        assert path.read_text() == f"# first\n{SPEC}"
+        assert second.state()["changed"]
+        assert asked(second, "POST", "/run", b'{"name": "release"}')[0] == 409
+
+
+def test_a_disk_that_is_full_is_told_and_leaves_the_file(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    text = f"# more\n{SPEC}"
+    studio.edit({"text": text})
+    monkeypatch.setattr("tabulae.studio.document.write_bytes", full)
+    status, told, _ = asked(studio, "POST", "/save", json.dumps({"text": text}).encode())
+    assert (status, told) == (409, "not saved: No space left on device\n")
+    assert studio.document.path.read_text() == SPEC
+    assert studio.document.unsaved
 
 
 def test_the_last_edit_wins(studio: Studio) -> None:
