@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -134,6 +135,38 @@ def _agrees(seen, chances):
     often = int((expected >= 8).sum())
     expected = np.append(expected[:often], expected[often:].sum())
     return stats.chisquare(np.append(seen[order][:often], seen[order][often:].sum()), expected).pvalue
+
+
+def test_tables_of_a_sum_are_alike_where_nothing_is_measured_and_the_prior_is_flat():
+    """All 126 tables of four people, from one table: chi-square; a false alarm once in 10**6 seeds."""
+    tree = replace(_tree(**LIMITS["exact total"]), precision=np.zeros((3, 3)))
+    n = np.arange(12)
+    size = (n + 1) * (n + 2)  # how many tables a leaf of n people has
+    flat = np.array([[1, 2 / 3, 1 / 3, 1 / 2, 1 / 2, 1]]), np.array([[3.0, 2.0]] * 2)
+    prior = _prior(size[1:] / size[:-1] * n[1:])._replace(share=flat[0], spread=flat[1])
+    random, seen = np.random.default_rng(8), Counter()
+    for _ in range(1500):
+        state = tree.state(np.array([[4, 0, 0], [0, 0, 0]]))
+        for _ in range(12):
+            sweep(tree.fixed, state, prior, 0, 8, 8, *_room(8), random)
+        seen[tuple(state.counts[:, -3:].ravel().tolist())] += 1
+    assert len(seen) <= 126
+    assert stats.chisquare([*seen.values(), *[0] * (126 - len(seen))]).pvalue > 1e-6
+
+
+def test_two_starts_agree():
+    """Everybody in one leaf, and what was measured: means of the draws, within five standard errors."""
+    tree, _ = _made_by_the_model(np.random.default_rng(6), 3, 4)
+    near = np.maximum(tree.answers[1][tree.leaf], 0)
+    far = np.zeros_like(near)
+    far[0] = near.sum(axis=0)
+    rows, cells = tree.sums, sparse.csr_array(np.ones((4, 1), int))
+    drawn = [
+        sample(tree, start, draws=200, seed=s, burnt=100, every=3) for s, start in enumerate((near, far))
+    ]
+    one, other = (each.sums(rows, cells)[..., 0] for each in drawn)
+    error = np.sqrt((one.var(axis=0) + other.var(axis=0)) / 60)
+    assert (np.abs(one.mean(axis=0) - other.mean(axis=0)) < 5 * error + 0.05).all()
 
 
 def test_the_state_is_that_of_its_counts_after_many_moves():
