@@ -133,7 +133,7 @@ def main() -> None:
     rows: list[tuple[object, ...]] = []
     options = parser.parse_args()
     if options.areas:
-        for blocks in (1_000, 5_000):
+        for blocks in (1_000, 5_000, 25_000):
             with tempfile.TemporaryDirectory() as name:
                 rows.append((blocks, *(f"{each:.2f}" for each in bounded(blocks, Path(name)))))
             print(*rows[-1], flush=True)
