@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.topdown.kernels import callable_of
 from tests.topdown.plain_projections import NestedLimits
 
-from tabulae.products.areas.descent.algebra import bundles_of, ceilings_of, gather, has_limits, shifts_of
+from tabulae.products.areas.descent import algebra
 from tabulae.products.areas.descent.limits import FREE, NO_LIMIT
+
+bundles_of, ceilings_of, gather, has_limits, shifts_of = (
+    callable_of(getattr(algebra, name))
+    for name in ("bundles_of", "ceilings_of", "gather", "has_limits", "shifts_of")
+)
 
 
 def random_limits(rng: np.random.Generator, held: bool):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.topdown.kernels import callable_of
 from tests.topdown.plain_solvers import curvature_bound, in_plain_arrays, plain_gradient
 from tests.topdown.solver_cases import dense_precision, divisions, possible, random_division
 
 from tabulae.linalg import BlockAlgebra
 from tabulae.products.areas.descent import projected_gradient
 from tabulae.products.areas.descent.descent import solve
-from tabulae.products.areas.descent.projected_gradient import coefficients
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([(), (3,), (2, 3), (2, 3, 2)]))
@@ -23,7 +23,7 @@ def test_coefficients_add_up_to_the_matrices(seed, sizes):
     dense = [rng.standard_normal((2, 2)) for _ in range(algebra.kinds)]
     dense = [g @ g.T for g in dense]
     matrices = np.sum([algebra.term(g, kept) for kept, g in enumerate(dense)], axis=0)
-    found = coefficients(matrices[None], np.array(sizes, np.int64))
+    found = callable_of(projected_gradient.coefficients)(matrices[None], np.array(sizes, np.int64))
     np.testing.assert_allclose(found[:, 0], dense, atol=1e-9 * (1 + np.abs(matrices).max()))
 
 

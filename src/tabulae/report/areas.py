@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from ..products.areas.constraints import NO_LIMIT, supported_parts
 from ..products.areas.plan import EntityDistance, GeographyPlan
 from ..products.areas.spec.section import AREA, AREA_TYPE, AreaTable, Geography, geography_of
+from ..products.areas.spine.optimise import Entities
 from ..products.areas.spine.spine import Spine
 from ..products.areas.spine_plan import interval_factor
 from ..products.areas.tables import GLS_ESTIMATE, POSTERIOR, UNBIASED, earlier_of, exact_of
@@ -409,8 +410,7 @@ def _by_distance(geography: Geography, numbers: list[AreaNumbers]) -> Iterator[C
     """Expected errors by the off-spine distance of areas: of entities, and of the file's units that were drawn anew."""
     for each in numbers:
         codes, leaf = geography.areas(each.kind)
-        names = np.array([*codes.tolist(), None], object)
         distance = np.zeros(len(codes), np.int64)  # of areas where nobody can be
-        distance[np.unique(leaf[leaf >= 0])] = geography.spine.osed(names[leaf])
+        distance[np.unique(leaf[leaf >= 0])] = geography.spine.osed(Entities.of_leaves(codes, leaf))
         if each.kind not in geography.levels or (distance > 1).any():
             yield from by_class(each, distance, DISTANCES)

@@ -24,6 +24,7 @@ from .smallest import found_budget, smallest_of_areas
 from .sparse.cells import MOST_UNKNOWNS, CountedCells
 from .spec.section import Geography, geography_of
 from .spec.sparse import SparseSection
+from .spine.optimise import Entities
 from .spine_plan import SpinePlan
 from .store import most_bytes
 from .tables import POSTERIOR, UNBIASED
@@ -147,9 +148,11 @@ class GeographyPlan:
         geography, found = self.geography, []
         before, after = geography.conventional, geography.spine
         cut = [name for name in geography.levels if set(before.codes[name]) != set(after.codes[name])]
-        codes = {name: before.codes[name][before.units[name]] for name in cut} | geography.entities
-        for name, of_leaf in codes.items():
-            far, near = before.osed(of_leaf), after.osed(of_leaf)
+        areas = {name: (before.codes[name], before.units[name]) for name in cut}
+        areas |= {name: geography.areas(name) for name in geography.entity_types}
+        for name, of_leaf in areas.items():
+            entities = Entities.of_leaves(*of_leaf)
+            far, near = before.osed(entities), after.osed(entities)
             if far.size:
                 numbers = float(far.mean()), int(far.max()), float(near.mean()), int(near.max())
                 found.append(EntityDistance(name, far.size, *numbers))

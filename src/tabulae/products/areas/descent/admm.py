@@ -20,6 +20,7 @@ from .algebra import (
     reflect,
     runs_of,
     shifts_of,
+    solver,
 )
 from .limits import Division
 
@@ -311,7 +312,7 @@ def mean_of(values, which, starts):
     return total / max(some, 1)
 
 
-@kernel
+@solver
 def divide(
     sizes, total, coupled, precision, which, linear, allowed, part, order, lower, upper, group, exact, totals,
     penalty, relaxation, tolerance, most, retune, retuned, out,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .algebra import kernel, least_curvature
+from .algebra import kernel, least_curvature, solver
 from .limits import Division
 
 STEPS = 500
@@ -382,7 +382,7 @@ def descend(
     return turn, gap / n
 
 
-@kernel
+@solver
 def divide_plain(sizes, total, precision, which, linear, allowed, steepest, tolerance, most, out):
     """Accelerated projected gradient for one division, into ``out``: steps and gap.
 

@@ -67,7 +67,7 @@ def texts(values: np.ndarray) -> Any:
     """
     import pyarrow as pa
 
-    if not {type(value) for value in values.tolist()} <= {str, np.str_, type(None)}:
+    if not set(map(type, values.tolist())) <= {str, np.str_, type(None)}:
         return None
     try:
         return pa.array(values, pa.string())
@@ -108,13 +108,17 @@ def _is_broken(code: object) -> bool:
 
 def code_column(values: Sequence[Any] | np.ndarray, name: str) -> np.ndarray:
     """Codes as text, shape (rows,), None where there is none."""
-    listed = np.asarray(values, object).tolist() if hasattr(values, "__array__") else list(values)
-    given = np.fromiter(listed, object, len(listed))
-    if texts(given) is not None and "\0" not in "".join(code for code in listed if code):
-        given[given == ""] = None
-        return given
+    import pyarrow.compute as pc
+
+    listed = not hasattr(values, "__array__")
+    given = np.fromiter(values, object, len(values)) if listed else np.array(values, object)
+    if given.ndim == 1 and (text := texts(given)) is not None:
+        odd = pc.call_function("match_substring", [text], pc.MatchSubstringOptions("\0"))
+        if not pc.call_function("any", [odd]).as_py():
+            given[given == ""] = None
+            return given
     column = np.empty(len(given), object)
-    for row, value in enumerate(listed):
+    for row, value in enumerate(given.tolist()):
         if is_missing(value):
             continue
         if isinstance(value, bool) or not isinstance(value, str | int | np.integer) or _is_broken(value):

@@ -29,6 +29,16 @@ class Entities:
     leaf: np.ndarray
     entity: np.ndarray
 
+    @classmethod
+    def of_leaves(cls, names: np.ndarray, position: np.ndarray) -> Entities:
+        """From the entity of each leaf, as a position among the names, -1 where it lies in none.
+
+        Names that no leaf lies in are left out.
+        """
+        leaf = np.flatnonzero(position >= 0)
+        used = np.bincount(position[leaf], minlength=len(names)) > 0
+        return cls(tuple(names[used].tolist()), leaf, (np.cumsum(used) - 1)[position[leaf]])
+
     def membership(self, leaves: int) -> np.ndarray:
         """Shape (leaves,): equal numbers for leaves that lie in the same entities."""
         first = np.searchsorted(self.leaf, np.arange(leaves + 1))
@@ -54,6 +64,8 @@ def union(several: Sequence[Entities]) -> Entities:
 
 def read_entities(entity: Any, leaf_codes: np.ndarray) -> Entities:
     """Entities as a user gives them; see ``Spine.osed``."""
+    if isinstance(entity, Entities):
+        return entity
     if isinstance(entity, Mapping):
         return _from_lists(entity, leaf_codes)
     if isinstance(entity, str) or not (sparse.issparse(entity) or hasattr(entity, "__len__")):
@@ -83,8 +95,7 @@ def _from_codes(codes: Sequence[Any] | np.ndarray, leaves: int) -> Entities:
         )
     column = code_column(codes, "entity")
     index, names = numbered(column)
-    leaf = np.flatnonzero(index >= 0)
-    return Entities(tuple(names.tolist()), leaf, index[leaf])
+    return Entities.of_leaves(names, index)
 
 
 def _from_matrix(matrix: Any, leaves: int) -> Entities:
