@@ -356,9 +356,9 @@ class Table:
         True
         """
         terms = self.over(domain).terms
+        if len(terms) == 1:  # what an attribute is not asked adds up all of its cells
+            return not all(np.any(factor.column_norms(2)) for factor in terms[0].factors.values())
         products = [term.over(domain) for term in terms]
-        if len(products) == 1:
-            return not all(np.any(factor.column_norms(2)) for factor in products[0])
         draw = np.random.default_rng(0)
         vectors = [draw.uniform(1, 2, attribute.size) for attribute in domain.attributes]
         total, size = np.zeros(1), 0.0
