@@ -39,7 +39,7 @@ def cliques_of(sets: Iterable[Iterable[int]], sizes: Sequence[int]) -> tuple[Cli
         sizes: categories of each attribute.
 
     >>> [clique.attributes for clique in cliques_of([[0, 2], [1, 2, 4], [3]], [85, 16, 2, 99, 2])]
-    [(1, 2, 4), (0, 2), (3,)]
+    [(0, 2), (1, 2, 4), (3,)]
     >>> [clique.attributes for clique in cliques_of([[0, 1], [1, 2], [2, 3], [3, 0]], [2, 2, 2, 2])]
     [(0, 1, 3), (1, 2, 3)]
     >>> cliques_of([[]], [2])

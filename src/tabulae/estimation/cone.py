@@ -1,33 +1,7 @@
-"""Least squares over non-negative cells with exact sums and limits, to a proven gap.
+"""Least squares over non-negative cells, also with exact sums and limits, to a proven gap.
 
-    min ||B u - y||^2 / 2   over   u >= 0,   C u = c,   l <= T u <= h.
-
-The method is that of :mod:`.cone` with more to split: ``x`` minimises the quadratic, ``z = x`` is not negative, and
-``t = T x`` keeps to its limits. Equalities hold in the first step where the projection onto them commutes with B'B,
-which it does for margins, or where the cells are few enough for a basis of null(C); else they are one more copy of x.
-
-**The gap.** For v, q in the row space of C with ``q = C'k``, and m (one number a bounded row, positive where the lower
-limit holds and negative where the upper one does) such that ``s = B'v - q - T'm >= 0`` on all open cells,
-
-    ||B u - y||^2 / 2 >= -||v||^2 / 2 - v'y + k'c + l'm_+ - h'm_-     for every u that meets the constraints,
-
-for ``r^2 / 2 >= v'r - v^2 / 2`` and ``v'B u = s'u + k'C u + m'T u``. So any z that meets them all has
-
-    ||B z - B u*||^2 / 2  <=  ||B z - y||^2 / 2 - least  <=  gap
-    gap = ||B z - y - v||^2 / 2 + s'z + m_+'(T z - l) + m_-'(h - T z),
-
-the first step because the optimum u* is the projection of y on a convex set. v = B x - y, q and m come from the
-multipliers of the splits. Where s is negative it is raised by rows of C, or of upper limits, whose entries are not
-negative (their multipliers are free to grow): by the rows of one table where it counts all such cells, else by e times
-the sum of all such rows, and, if these leave cells out, of ``B'd`` with v changed by e d, as in :mod:`.cone`. So the
-gap is proven for equalities and limits alike. It is that of the cells that are returned, which have their exact sums in
-whole numbers.
-
-Reference: Boyd, Parikh, Chu, Peleato, Eckstein (2011), sections 3.4.1, 3.4.3 and 5.2.
-
-The non-negative least-squares problem ``min ||B u - y||^2, u >= 0``, solved to a proven gap.
-
-The alternating direction method of multipliers splits the quadratic from the sign:
+**Signs alone.** The alternating direction method of multipliers splits the quadratic of
+``min ||B u - y||^2 / 2, u >= 0`` from the sign:
 
     x = argmin ||B x - y||^2 / 2 + r ||x - z + w||^2 / 2,   z = max(x + w, 0),   w = w + x - z.
 
@@ -43,18 +17,45 @@ that ``c = B'd > 0`` on all counted cells and ``e = max_j (-g_j / c_j)``, ``g = 
 An answer ``w'u = t'B u`` whose least-squares deviation is ``||t||`` then lies within ``sqrt(2 gap)`` such deviations
 of the optimum.
 
+**With constraints.** The problem is
+
+    min ||B u - y||^2 / 2   over   u >= 0,   C u = c,   l <= T u <= h,
+
+and there is more to split: ``x`` minimises the quadratic, ``z = x`` is not negative, and ``t = T x`` keeps to its
+limits. Equalities hold in the first step where the projection onto them commutes with B'B, which it does for margins,
+or where the cells are few enough for a basis of null(C); else they are one more copy of x.
+
+For v, q in the row space of C with ``q = C'k``, and m (one number a bounded row, positive where the lower
+limit holds and negative where the upper one does) such that ``s = B'v - q - T'm >= 0`` on all open cells,
+
+    ||B u - y||^2 / 2 >= -||v||^2 / 2 - v'y + k'c + l'm_+ - h'm_-     for every u that meets the constraints,
+
+for ``r^2 / 2 >= v'r - v^2 / 2`` and ``v'B u = s'u + k'C u + m'T u``. So any z that meets them all has
+
+    ||B z - B u*||^2 / 2  <=  ||B z - y||^2 / 2 - least  <=  gap
+    gap = ||B z - y - v||^2 / 2 + s'z + m_+'(T z - l) + m_-'(h - T z),
+
+the first step because the optimum u* is the projection of y on a convex set. v = B x - y, q and m come from the
+multipliers of the splits. Where s is negative it is raised by rows of C, or of upper limits, whose entries are not
+negative (their multipliers are free to grow): by the rows of one table where it counts all such cells, else by e times
+the sum of all such rows, and, if these leave cells out, of ``B'd`` with v changed by e d, as above. So the
+gap is proven for equalities and limits alike. It is that of the cells that are returned, which have their exact sums in
+whole numbers.
+
 Reference: Boyd, Parikh, Chu, Peleato, Eckstein, Distributed optimization and statistical learning via the alternating
-direction method of multipliers (2011), sections 3 and 3.4.3.
+direction method of multipliers (2011), sections 3, 3.4.1, 3.4.3 and 5.2.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
 
+from ..errors import Unsupported
 from ..linalg import Dense, LinearOperator
 from .limits import LimitedRows, Limits
 from .measured_cells import MeasuredCells
@@ -66,7 +67,9 @@ _STEPS, _CHECKED = 3000, 20
 _RELAXED = 1.6
 _PENALTY = 0.05  # r in units of the middle eigenvalue of B'B
 _POWER_STEPS, _ROOM = 30, 1.1
-_NOTHING = 1e-9  # of the largest eigenvalue: rounding
+_NOTHING = 1e-9  # of the largest eigenvalue: hardly measured
+_ROUNDING = 1e-12  # of the largest eigenvalue
+_LOST = 5000.0  # a gap that says nothing of the cells
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class Solution:
 def solve(problem: MeasuredCells, y: Sequence[np.ndarray], certificate: Certificate) -> Solution:
     """The non-negative cells closest to the answers y (whitened, block by block); deterministic."""
     basis, spectrum, exact = problem.basis()
-    spectrum = spectrum if exact else spectrum * largest_ratio(problem, basis, spectrum)
+    spectrum = spectrum if exact else upper_spectrum(problem, basis, spectrum)
     back, target = basis.T, problem.adjoint(y)
     penalty = _PENALTY * float(np.median(spectrum[spectrum > _NOTHING * spectrum.max()]))
     x, z, w = np.zeros((3, problem.cells))
@@ -110,6 +113,11 @@ def solve(problem: MeasuredCells, y: Sequence[np.ndarray], certificate: Certific
                 best = Solution(z, gap)
             if gap <= GAP:
                 break
+    if best.gap > _LOST:
+        raise Unsupported(
+            f"non-negative least squares ended up to {math.sqrt(2 * best.gap):,.0f} standard errors from the optimum, "
+            'too far to be of use: estimate by "least-squares"'
+        )
     return best
 
 
@@ -127,22 +135,24 @@ def _gap(
     return max(0.0, away / 2) + max(0.0, float((gradient + short * c) @ z))
 
 
-def largest_ratio(problem: MeasuredCells, basis, spectrum: np.ndarray) -> float:
-    """How far B'B exceeds a diagonal in a basis: the largest eigenvalue of one against the other, a little above."""
-    root = np.where(spectrum > 0, 1 / np.sqrt(np.where(spectrum > 0, spectrum, 1.0)), 0.0)
+def upper_spectrum(problem: MeasuredCells, basis: LinearOperator, spectrum: np.ndarray) -> np.ndarray:
+    """A diagonal in a basis that is an upper bound of B'B: its own diagonal, times how far B'B exceeds that.
+
+    What rounding leaves of directions that nothing measures is raised first: divided by, it would be the largest.
+    """
+    raised = np.maximum(spectrum, _ROUNDING * spectrum.max(initial=0.0))
+    root = 1 / np.sqrt(np.where(raised > 0, raised, 1.0))
     vector = 1.0 + np.arange(problem.cells) % 7 / 7
     largest = 1.0
     for _ in range(_POWER_STEPS):
         vector = vector / np.linalg.norm(vector)
         vector = root * (basis @ problem.adjoint(problem.apply(basis.T @ (root * vector))))
         largest = max(largest, float(np.linalg.norm(vector)))
-    return _ROOM * largest
+    return _ROOM * largest * raised
 
 
-_CONSTRAINED_STEPS, _CHECKED = 6000, 20
-_RELAXED = 1.6
+_CONSTRAINED_STEPS = 6000
 _START_PENALTY = 0.3  # r in units of the middle eigenvalue of B'B, at the start
-_NOTHING = 1e-9
 _DENSE = 2048  # cells up to which a basis of null(C) is written out
 _COMMUTES = 1e-9
 _UNEVEN, _BALANCED = 5.0, 0.6  # residuals further apart move the penalty, for this share of the steps
@@ -390,7 +400,7 @@ def _quadratic(problem: MeasuredCells, limits: Limits) -> Quadratic:
         return _joint(problem, limits)
     for constants in (False, True) if limits.exact else (False,):
         basis, spectrum, exact = problem.basis(constants=constants)
-        spectrum = spectrum if exact else spectrum * largest_ratio(problem, basis, spectrum)
+        spectrum = spectrum if exact else upper_spectrum(problem, basis, spectrum)
         if not limits.exact:
             return Quadratic(basis, spectrum, exact, nothing)
         if (exact or not small) and _commutes(limits, basis, spectrum):
