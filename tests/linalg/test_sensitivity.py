@@ -10,9 +10,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tabulae.errors import Unsupported
 from tabulae.linalg import (
     AllRange,
     Contrasts,
@@ -26,6 +28,7 @@ from tabulae.linalg import (
     Prefix,
     Scaled,
     Sensitivity,
+    Sparse,
     Stack,
     Total,
     WidthRange,
@@ -372,6 +375,41 @@ def test_contrasts_within_a_class_of_one_cell_are_nothing() -> None:
     nothing = Contrasts(Dense([[2**40]]), [cells], [classes], [0])
     some = Contrasts(Dense([[1]]), [cells], [classes], [1])
     assert weighted_sensitivity([(nothing, 1), (some, 1)], 2, "replace").power == 8
+
+
+@given(data=st.data())
+def test_contrasts_whose_pairs_are_too_many_are_compared_by_their_columns(data: st.DataObject) -> None:
+    """With no cells compared within a class, over all combinations of two attributes' classes: exact."""
+    parts = [Partition([0, 1, 2, 1]), Partition([0, 1, 1, 2, 3])]
+    cells, entries = [Partition(np.arange(p.shape[1])) for p in parts], st.integers(-2, 2)
+    rows = st.lists(st.lists(entries, min_size=12, max_size=12), min_size=1, max_size=3)
+    blocks = [(Contrasts(Dense(data.draw(rows)), cells, parts, [None, None]), w) for w in (2, Fraction(1, 3))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sensitivity, "_CONTRAST_PAIRS", 0)
+        patch.setattr(sensitivity, "_VECTOR_LIMIT", 0)
+        patch.setattr(sensitivity, "_CHUNK", 8)
+        found = weighted_sensitivity(blocks, 2, "replace")
+    assert found.is_exact
+    assert found.power == brute_force(blocks, 2, "replace")
+
+
+def test_contrasts_over_cells_that_cannot_be_listed() -> None:
+    """Of 2^40 cells there is no number each: pairs are those of few classes, or bounded, or refused."""
+    many = [Partition(np.arange(2**10) % 32)] * 4  # 32 cells each, 2^20 combinations of classes
+    rows = Sparse(scipy.sparse.csr_array(([5, 1, 2], ([0, 0, 1], [0, 1, 2])), shape=(2, 2**20)))
+    alone, halves = [Partition(np.arange(32))] * 4, [Partition(np.arange(32) // 2)] * 4
+    few = Contrasts(rows, many, alone, [None] * 4)
+    found = weighted_sensitivity([(few, 1)], 2, "replace")
+    assert (found.power, found.is_exact) == (25 + 4, True)
+    within = Contrasts(Dense(np.eye(1, 16**3, dtype=np.int64)), many, halves, [0, None, None, None])
+    found = weighted_sensitivity([(within, 1)], 2, "replace")
+    assert (found.power, found.is_exact) == (4 * 2, False)  # of (1, -1) and (-1, 1) it is 8, too
+    index = np.array(
+        [0, 1, 2, 2**30, 2**31]
+    )  # one class of the last attribute, the next, and the first's cells
+    assert within.columns(index).tolist() == [[1, 1, 0, -1, 0], [-1, -1, 0, 1, 0]]
+    with pytest.raises(Unsupported, match=r"1099511627776 columns are too many to label one by one"):
+        weighted_sensitivity([(few, 1)], 1, "replace")
 
 
 def test_one_operator_over_many_cells() -> None:

@@ -415,8 +415,13 @@ class Contrasts(AxisOperator):
         return bound_product(self.matrix.abs_entry_max(), math.prod(self.picked))
 
     def columns(self, index: np.ndarray) -> np.ndarray:
-        left, place = self.composed.left, self._places()[index]
-        return np.where(place >= 0, left.columns(np.maximum(place, 0)), 0)
+        place, known, step = 0, True, 1
+        for factor in reversed(self.cells.ops):
+            assert isinstance(factor, Partition)
+            index, cell = np.divmod(index, factor.shape[1])
+            label = factor.classes[cell]
+            place, known, step = place + label * step, known & (label >= 0), step * factor.shape[0]
+        return np.where(known, self.composed.left.columns(np.where(known, place, 0)), 0)
 
     def column_norms(self, p: int) -> np.ndarray:
         norms, place = self.composed.left.column_norms(p), self._places()
@@ -428,7 +433,15 @@ class Contrasts(AxisOperator):
         return renumber(np.where(seen, left.column_classes()[place] + 1, 0))
 
     def _places(self) -> np.ndarray:
-        """For every column of the whole the combination of classes and picked cells it stands for, or -1."""
+        """For every column of the whole the combination of classes and picked cells it stands for, or -1.
+
+        Raises:
+            Unsupported: columns are more than can be labelled.
+        """
+        if self.shape[1] > _LABEL_LIMIT:
+            raise Unsupported(
+                f"{self.shape[1]} columns are too many to label one by one: merge columns factor by factor"
+            )
         place, known = np.zeros(1, dtype=np.int64), np.ones(1, dtype=bool)
         for factor in self.cells.ops:
             assert isinstance(factor, Partition)

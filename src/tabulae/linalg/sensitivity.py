@@ -316,7 +316,7 @@ def _counts_up(factor: LinearOperator) -> bool:
 
 # contrasts over common classes ---------------------------------------------------------------------
 def _largest_in_contrasts(blocks: Blocks, *, replace: bool) -> Bound | None:
-    """The largest ``sum_i w_i ||A_i d||_2^2``, exactly; None for other blocks, or too many combinations of classes.
+    """The largest ``sum_i w_i ||A_i d||_2^2``; None for other blocks, and for pairs to be listed cell by cell.
 
     Blocks ``A_b`` that are :class:`Contrasts` over the same classes have Gram matrices that no permutation of the
     cells within a class changes. Hence every column has the norm of any other of its combination of classes, and any
@@ -327,7 +327,8 @@ def _largest_in_contrasts(blocks: Blocks, *, replace: bool) -> Bound | None:
         sum_b w_b M_b[x, y] prod_{i in S_b} (s_i^2 [x_i = y_i] - s_i)      over b whose classes in S_b hold x_i and y_i.
 
     Privacy:
-        Exact: integers throughout, over pairs that stand for all pairs (see above).
+        Exact: integers throughout, over pairs that stand for all pairs (see above). Where these are too many, and cells
+        too many to be listed, an upper bound: ``|x - y|^2 <= 2 |x|^2 + 2 |y|^2``.
     """
     members = [op for op, _ in blocks if isinstance(op, Contrasts)]
     if len(members) < len(blocks) or not all(op.integer for op in members):
@@ -340,9 +341,37 @@ def _largest_in_contrasts(blocks: Blocks, *, replace: bool) -> Bound | None:
         return int(diagonal.max()) * unit, True
     second = [np.flatnonzero(part.sizes > 1) for part in members[0].classes]
     others = math.prod(part.shape[0] + len(s) for part, s in zip(members[0].classes, second, strict=True))
-    if diagonal.size * others > _CONTRAST_PAIRS:
+    if diagonal.size * others <= _CONTRAST_PAIRS:
+        return int(_farthest_contrasts(members, weights, diagonal, second)) * unit, True
+    found = _farthest_columns(members, weights, diagonal)
+    if found is not None:
+        return found * unit, True
+    return None if members[0].shape[1] <= _VECTOR_LIMIT else (4 * int(diagonal.max()) * unit, False)
+
+
+def _farthest_columns(
+    members: Sequence[Contrasts], weights: Sequence[int], diagonal: np.ndarray
+) -> int | None:
+    """The largest squared distance where no cells are compared within a class, so that all of a class are alike.
+
+    Those of each combination of classes have the column that B has for it, and few of these may differ. None for other
+    blocks, and where more than ``PAIR_CELLS`` differ, or have too many entries.
+    """
+    if any(op.picked for op in members) or diagonal.dtype == object:
         return None
-    return int(_farthest_contrasts(members, weights, diagonal, second)) * unit, True
+    first = representatives(joint_classes([op.matrix.column_classes() for op in members]))
+    if len(first) > PAIR_CELLS or len(first) * sum(op.shape[0] for op in members) > _WRITTEN_ENTRIES:
+        return None
+    columns, norms = [op.matrix.columns(first) for op in members], diagonal.reshape(-1)[first]
+    largest, step = 0, max(1, _CHUNK // len(first))
+    for start in range(0, len(first), step):
+        part = slice(start, start + step)
+        inner = sum(
+            w * integer_matmul(np.ascontiguousarray(c[:, part].T), c)
+            for c, w in zip(columns, weights, strict=True)
+        )
+        largest = max(largest, int((norms[part, None] + norms - 2 * inner).max()))
+    return largest
 
 
 def _contrast_norms(members: Sequence[Contrasts], weights: Sequence[int]) -> np.ndarray:
