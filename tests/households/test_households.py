@@ -568,6 +568,8 @@ def _with(change: str, to: str) -> str:
         (_with("race = { range", "records = { range"), "attributes.records.*give this another name"),
         (_with("[recodes]", "[values]\nincome = { range = [0, 9] }\n[recodes]"), "values.income .*is in no table"),
         (_with("[[derived]]", '[[invariant]]\nreason = "law"\nattributes = ["tenure"]\n[[derived]]'), "invariant"),
+        (_with("[[derived]]", '[[derived]]\nname = "m"\nsql = "SELECT MEDIAN(elderly) FROM units"\n[[derived]]'),
+         "derived.0..sql.*MEDIAN.*'2 or more' of 'elderly' has no value: leave it out, with WHERE"),
         (_with('ledger = "ledger.db"', 'ledger = "ledger.db"\nneighbours = "replace-within-invariants"'),
          "privacy.neighbours.*does not go with counts of units"),
         (HEAD + "[attributes]\nage = { range = [0, 99] }\n"
@@ -628,6 +630,7 @@ def test_many_is_no_number(folder: Path) -> None:
     with pytest.raises(InvalidArgument, match="'2 or more' of 'elderly' has no value: leave it out"):
         _figure("SELECT AVG(elderly) FROM units", folder)
     assert _figure("SELECT AVG(elderly) FROM units WHERE elderly < 2", folder).ratios
+    assert _figure("SELECT MEDIAN(elderly) FROM units WHERE elderly < 2", folder)
 
 
 def _figure(sql: str, folder: Path) -> Figure:

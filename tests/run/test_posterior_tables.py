@@ -167,6 +167,8 @@ def test_a_run_that_stops_while_it_draws_is_finished_and_pays_once(
         ((SECOND, SECOND + '\nsurvey_weight = "w"'), "table[1].survey_weight", "records"),
         ((LAST, '[[derived]]\nname = "share"\nsql = "SELECT COUNT(*) FROM people"\n[method]'), "derived", "implicates"),
         ((SECOND, SECOND + '\ncounts = "units"'), "method.estimate", "units"),
+        ((SECOND, SECOND + '\nsurvey_weight = "w"\nsampling = { b = 5 }'), "table[1].sampling", "counts of records"),
+        ((LAST, '[[earlier]]\nrelease = "r"\ntable = "t"\nattributes = ["sex"]\n[method]'), "earlier", "not keep to"),
     ],
 )  # fmt: skip
 def test_what_is_not_drawn_is_refused_with_its_key(

@@ -316,3 +316,18 @@ def test_counts_beside_values_may_be_exact() -> None:
     sums = tb.Table.sum("s", {}, halves).operator(tb.Domain({"v": halves}))
     with pytest.raises(Unsupported, match="sums of values"):
         tb.Counts.from_records(tb.Domain({"v": halves}), [[1]]).records(sums)
+
+
+def test_halves_of_squares_are_not_measured_as_they_stand() -> None:
+    """Of an odd number of steps; those of an even number are whole, and measured."""
+    for top in (7, 8):
+        value = tb.Attribute.measured("v", 0, top, 1, squares=True)
+        domain = tb.Domain({"group": 2, "v": value})
+        workload = tb.Workload(domain, [tb.Table.sum("s", {"group": Identity(2)}, value, times=value)])
+        if top % 2:
+            with pytest.raises(
+                Unsupported, match=r'squares .* odd number of steps.*select = "workload" .*"residual"'
+            ):
+                tb.select(workload, method="workload")
+        else:
+            assert tb.select(workload, method="workload").certificate is not None

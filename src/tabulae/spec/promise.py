@@ -250,9 +250,6 @@ def _check_drawn(document: Document, definition: str, noise: str, problems: Prob
     if document.derived:
         told = 'are computed about unbiased counts: with estimate = "posterior" compute them from implicates.parquet'
         problems.add(("derived",), told)
-    if document.earlier:
-        told = 'are not kept by draws: write estimate = "non-negative", or remove the earlier releases'
-        problems.add(("earlier",), told)
     for position, entry in enumerate(document.tables):
         for key in ("measures", "survey_weight", "sampling"):
             if entry and getattr(entry, key) is not None:

@@ -65,8 +65,9 @@ def _block(table: Table, workload: Workload, settings: Settings) -> Block:
     query = table.operator(workload.domain)
     if not query.integer:
         raise Unsupported(
-            f"table {table.name!r} asks for real-valued combinations of counts, which cannot be measured with exact "
-            'noise as they stand; choose method "kron" or "hdmm"'
+            f"table {table.name!r} asks for real-valued combinations of counts, as squares of a value with an odd "
+            'number of steps are: select = "workload" measures tables as they stand, with exact noise, and cannot. '
+            'Choose select = "residual", or an even number of steps under [values]'
         )
     power = 2 if settings.noise == "gaussian" else 1
     return Block(table.name, query, 0, 1 / Fraction(table.weight) ** power)
