@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import shown
 from tests.studio.conftest import village
 from tests.village import SPEC
@@ -94,6 +94,34 @@ def test_the_form_and_the_text_are_one_document(opened: Page, studio: Studio) ->
     text.fill("title = ")
     expect(form).to_contain_text("no TOML")
     assert studio.document.path.read_text() == SPEC
+
+
+def test_what_is_opened_while_the_form_is_drawn_stays_open(opened: Page) -> None:
+    form, asked = opened.locator("#form"), list[Route]()
+    opened.route("**/form?*", lambda route: asked.append(route))
+
+    def click(entry: str) -> str:
+        """Open an entry; say whether the form is being drawn from then on."""
+        summary = form.locator(f"details[data-open={entry}] > summary")
+        return summary.evaluate("each => { each.click(); return each.closest('#form').ariaBusy; }")
+
+    def withheld(at: int) -> Route:
+        """The form that the page waits for."""
+        for _ in range(1000):
+            if len(asked) > at:
+                return asked[at]
+            opened.wait_for_timeout(10)
+        raise AssertionError("the form is not asked for")
+
+    assert click("method") == "true"
+    click("release")
+    withheld(0).continue_()
+    again = withheld(1)
+    assert form.locator("details[data-open=release]").get_attribute("open") is not None
+    again.continue_()
+    withheld(2).continue_()
+    expect(form.locator("[data-at='release.microdata']")).to_be_visible()
+    expect(form.locator("[data-at='method.select']")).to_be_visible()
 
 
 def test_edges_are_drawn(opened: Page) -> None:

@@ -141,13 +141,13 @@
 
   /* The form is drawn anew, with the focus, and what is being typed, where it was. */
   async function draw() {
-    const query = [...opened].map((each) => `open=${encodeURIComponent(each)}`).join("&");
-    const page = await ask(`/form?${query}`);
+    const wanted = () => [...opened].map((each) => `open=${encodeURIComponent(each)}`).join("&");
+    let query, page;
+    do page = await ask(`/form?${query = wanted()}`); while (query !== wanted()); // what was opened meanwhile stays open
     const held = document.activeElement, mine = form.contains(held) && held.id;
     const unsent = mine && "value" in held && held.value !== held.defaultValue ? held.value : null;
     const top = form.parentElement.scrollTop;
     form.innerHTML = page;
-    for (const each of form.querySelectorAll("details[data-open][open]")) each.open = opened.has(each.dataset.open);
     form.parentElement.scrollTop = top;
     const again = mine && byId(mine);
     if (again) {
@@ -160,6 +160,13 @@
     drawn = version;
     mark();
     margins();
+  }
+
+  /* From the click on: the browser tells of it in an event that comes later, and never where the form was drawn meanwhile. */
+  function turn({ dataset: { open: name } }, open) {
+    if (!name || opened.has(name) === open) return;
+    open ? opened.add(name) : opened.delete(name);
+    if (open) next(draw);
   }
 
   function margins() {
@@ -260,6 +267,8 @@
   form.addEventListener("click", (event) => {
     const { target } = event;
     if (target.matches("button[data-op]")) change(target, null);
+    const above = target.closest("summary")?.parentElement;
+    if (above) turn(above, !above.open);
     if (target.matches("[data-cost]")) act("/cost", () => ({ table: Number(target.dataset.cost) }));
     const strip = target.closest("svg.strip");
     if (strip) {
@@ -268,12 +277,7 @@
       if (at > Number(low) && at <= Number(high)) change(strip, { at }, "edge");
     }
   });
-  form.addEventListener("toggle", ({ target }) => {
-    const name = target.dataset.open;
-    if (!name || opened.has(name) === target.open) return;
-    target.open ? opened.add(name) : opened.delete(name);
-    if (target.open) next(draw);
-  }, true);
+  form.addEventListener("toggle", ({ target }) => turn(target, target.open), true);
   byId("see-plan").addEventListener("click", () => see(false));
   byId("see-runs").addEventListener("click", () => see(true));
   byId("runs").addEventListener("submit", (event) => {
