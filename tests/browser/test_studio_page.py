@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,6 +123,20 @@ def test_what_is_opened_while_the_form_is_drawn_stays_open(opened: Page) -> None
     withheld(2).continue_()
     expect(form.locator("[data-at='release.microdata']")).to_be_visible()
     expect(form.locator("[data-at='method.select']")).to_be_visible()
+
+
+def test_a_click_that_leaves_a_changed_field_is_not_lost(opened: Page) -> None:
+    """The form is drawn anew for the field, but not between press and release."""
+    form = opened.locator("#form")
+    form.get_by_label("budget", exact=True).fill("1/3")
+    entry = form.locator("details[data-open=release]")
+    entry.locator("summary").hover()
+    with opened.expect_response("**/form?*"):
+        opened.mouse.down()
+    opened.wait_for_timeout(100)
+    opened.mouse.up()
+    expect(entry.locator("[data-at='release.microdata']")).to_be_visible()
+    expect(opened.get_by_label("The spec, in TOML")).to_have_value(re.compile('budget = "1/3"'))
 
 
 def test_edges_are_drawn(opened: Page) -> None:

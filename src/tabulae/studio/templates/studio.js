@@ -3,9 +3,9 @@
 (() => {
   const byId = (id) => document.getElementById(id);
   const [text, told, saved, frame, list, form] = ["text", "told", "saved", "plan", "problems", "form"].map(byId);
-  const PAUSE = 250, SOON = 200, LATER = 3000; // milliseconds
+  const PAUSE = 250, SOON = 200, LATER = 3000, HELD = 3000; // milliseconds
   const opened = new Set(["source", "privacy"]);
-  let typed = false, pausing, asking, version = -1, shown = 0, drawn = -1, latest, queue = Promise.resolve(), waiting = 0;
+  let typed = false, pausing, asking, version = -1, shown = 0, drawn = -1, latest, queue = Promise.resolve(), waiting = 0, lifted;
 
   function write(element, words) {
     if (element.textContent !== words) element.textContent = words;
@@ -143,7 +143,10 @@
   async function draw() {
     const wanted = () => [...opened].map((each) => `open=${encodeURIComponent(each)}`).join("&");
     let query, page;
-    do page = await ask(`/form?${query = wanted()}`); while (query !== wanted()); // what was opened meanwhile stays open
+    do {
+      page = await ask(`/form?${query = wanted()}`);
+      await lifted;
+    } while (query !== wanted()); // what was opened meanwhile stays open
     const held = document.activeElement, mine = form.contains(held) && held.id;
     const unsent = mine && "value" in held && held.value !== held.defaultValue ? held.value : null;
     const top = form.parentElement.scrollTop;
@@ -276,6 +279,14 @@
       const at = Math.round(Number(low) + ((event.clientX - box.left) / box.width) * (high - low + 1));
       if (at > Number(low) && at <= Number(high)) change(strip, { at }, "edge");
     }
+  });
+  /* Nothing is drawn anew under a finger: what it pressed would be gone when it lifts, and with it the click. */
+  form.addEventListener("pointerdown", ({ target }) => {
+    if (target.matches("select")) return; // its list takes the end of the press
+    lifted = new Promise((done) => {
+      for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(done), { once: true }); // after the click
+      setTimeout(done, HELD);
+    });
   });
   form.addEventListener("toggle", ({ target }) => turn(target, target.open), true);
   byId("see-plan").addEventListener("click", () => see(false));
