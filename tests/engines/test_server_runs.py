@@ -86,10 +86,11 @@ def test_a_table_must_be_named(village: Path) -> None:
         read_spec(village).with_source("postgresql://h/d")
 
 
-def test_a_draft_is_made_from_files(tmp_path: Path) -> None:
+def test_a_draft_needs_a_server_that_answers(tmp_path: Path) -> None:
     result = call("init", "postgresql://h/d", "--out", tmp_path / "spec.toml")
     assert result.exit_code == 1
-    assert "a draft is made from a file" in result.stderr
+    assert "PostgreSQL d: there is no connection to the server" in result.stderr
+    assert not (tmp_path / "spec.toml").exists()
 
 
 def test_the_audit_invents_its_records_here(served: tuple[Path, str]) -> None:

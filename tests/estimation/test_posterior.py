@@ -240,6 +240,19 @@ def test_draws_and_table_meet_limits_and_a_seed_decides():
     assert one.table()[0].sum() == 4
 
 
+def test_the_table_meets_bounds_that_lie_across_its_splits():
+    """Counts at one quantile of all draws break a bound on the sum of two cells, though every draw meets it."""
+    random, tree = np.random.default_rng(8), _tree(**LIMITS["bounds"])
+    every = np.array([*itertools.product(range(3), repeat=6)]).reshape(-1, 2, 3)
+    parts = every @ (tree.part[:, None] == np.arange(2))
+    possible = every[((parts >= tree.least) & (parts <= tree.most)).all(axis=(1, 2))]
+    for _ in range(100):
+        some = possible[random.integers(len(possible), size=3)]
+        table = Draws(tree, tuple(sparse.csr_array(one) for one in some)).table()
+        np.testing.assert_array_equal(table, tree.sums @ table[tree.leaf])
+        assert (possible == table[tree.leaf]).all(axis=(1, 2)).any()
+
+
 def test_very_precise_measurements_are_the_draws():
     tree = _tree()
     cells = np.array([[1, 3, 1], [1, 2, 0], [0, 1, 1]])

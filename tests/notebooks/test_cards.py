@@ -24,8 +24,8 @@ from tabulae.strategy import Block, Strategy
 
 SHOWN = {
     "ConstrainedLeastSquares", "DetailedPlan", "Domain", "Estimate", "GeographyPlan", "GraphicalModel", "LeastSquares",
-    "Ledger", "LocalLeastSquares", "Measurement", "NonNegative", "OneSided", "Plan", "Release", "Spine",
-    "Strategy", "Workload",
+    "Ledger", "LocalLeastSquares", "Measurement", "NonNegative", "OneSided", "Plan", "Posterior", "Release",
+    "Spine", "Strategy", "Workload",
 }  # fmt: skip
 _VOID = {"br", "hr", "img"}
 _LARGEST = 24_000

@@ -17,7 +17,7 @@ from tabulae.domain import Recode
 from tabulae.errors import ReleaseError
 from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints, ExactMargin
 from tabulae.products.areas.descent.limits import FREE
-from tabulae.products.areas.layout import CellLayout, Margin
+from tabulae.products.areas.layout import CellLayout, Margin, Supports
 from tabulae.products.areas.microdata import Microdata, microdata_faults, write_microdata
 from tabulae.products.areas.spec.section import AreaTable
 from tabulae.products.areas.tables import AreaPublisher, Areas, KnownLimits, margin_limits, table_schemas
@@ -75,7 +75,7 @@ def _publisher(held: Held, method: str = "bluedown", **changed: object) -> AreaP
     unbiased = Held(held.cells + 0.25 * SUPPORT[:, :, None], held.matrices)
     arguments = {"known": None, "level": 0.95, **changed}
     published = unbiased if method == "gls" else held
-    return AreaPublisher(LAYOUT, SUPPORT, method, published, unbiased, **arguments)  # type: ignore[arg-type]
+    return AreaPublisher(LAYOUT, Supports.of(SUPPORT), method, published, unbiased, **arguments)  # type: ignore[arg-type]
 
 
 AREAS = (

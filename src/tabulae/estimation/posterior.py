@@ -250,7 +250,9 @@ class Draws:
 
             sum over children of   3 E|total - T| + sum over all other columns of E|column - T|
 
-        with columns the prefixes of the splits, cells among them, and E the mean over draws.
+        with columns the prefixes of the splits, cells among them, and E the mean over draws. Draws meet all limits, and
+        what is between them need not: people are then exchanged between leaves of one parent until bounds are met, and
+        where a limit is still broken it is the draw nearest to all of it that is returned.
         """
         tree, fixed = self.tree, self.tree.fixed
         internal = np.unique(np.maximum(tree.parent, 0))
@@ -272,7 +274,46 @@ class Draws:
                     cube[~at_leaf, m] = sums[place[children[~at_leaf]]].toarray()
                 random = np.random.default_rng(node)
                 found[children] = divide(found[node], cube, fixed.path, fixed.depth.size, random)
+                if fixed.least.shape[1] and at_leaf.all():
+                    found[children] = self._within_bounds(found[children], leaf[children])
+        if self._meets_limits(found):
+            return found
+        whole = (tree.sums @ each.toarray() for each in self.tables)
+        return min(whole, key=lambda sums: int(np.abs(sums - found).sum()))
+
+    def _within_bounds(self, counts: np.ndarray, leaves: np.ndarray) -> np.ndarray:
+        """Counts (leaves, cells) of one parent's leaves, exchanged between these until bounds are met."""
+        fixed, allowed, found = self.tree.fixed, self.tree.allowed[leaves], counts.copy()
+        for part in range(fixed.least.shape[1]):
+            cells = np.flatnonzero(fixed.part == part)
+            low, high = fixed.least[leaves, part], fixed.most[leaves, part]
+            sums = found[:, cells].sum(axis=1)
+            for one in np.flatnonzero((sums < low) | (sums > high)):
+                for other in np.roll(np.arange(leaves.size), -one)[1:]:
+                    giver, taker = (other, one) if sums[one] < low[one] else (one, other)
+                    needed = max(low[one] - sums[one], sums[one] - high[one])
+                    most = int(min(needed, sums[giver] - low[giver], high[taker] - sums[taker]))
+                    for cell in cells[allowed[taker, cells]]:
+                        moved = min(most, int(found[giver, cell]))
+                        if moved > 0:
+                            found[[giver, taker], cell] += -moved, moved
+                            sums[[giver, taker]] += -moved, moved
+                            most -= moved
         return found
+
+    def _meets_limits(self, found: np.ndarray) -> bool:
+        """Whether counts (nodes, cells) are possible in every leaf, within its bounds, and have the exact sums."""
+        tree, fixed = self.tree, self.tree.fixed
+        leaves = found[tree.leaf]
+        parts = np.zeros(fixed.least.shape, np.int64)
+        np.add.at(parts.T, fixed.part, leaves.T)
+        if leaves[~tree.allowed].any() or (parts < fixed.least).any() or (parts > fixed.most).any():
+            return False
+        for each in tree.exact:
+            sums = np.eye(int(each.label.max()) + 1, dtype=np.int64)[each.label]
+            if (found[each.nodes] @ sums != tree.sums[each.nodes] @ self.tables[0] @ sums).any():
+                return False
+        return True
 
     def _root(self) -> np.ndarray:
         """The root's cells: the median of its total, divided split by split, each part at the same quantile."""

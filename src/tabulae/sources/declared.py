@@ -280,7 +280,7 @@ def stored_tables(place: Path | str) -> list[str]:
         DataError: it has none, or cannot be read.
     """
     url, path = (place, None) if isinstance(place, str) else (None, place)
-    source = RecordSource(path, None if url else "duckdb", table="any", url=url)
+    source = RecordSource(path, None if url else "duckdb", table="", url=url)
     source.check_exists()
     names = redacted(source.name, lambda: _tables(source) if url is None else server_tables(source))
     if not names:

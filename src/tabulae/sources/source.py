@@ -333,13 +333,15 @@ class RecordSource:
 
     @property
     def name(self) -> str:
-        """What messages call it: the file's or database's name without folder and host, and the table."""
+        """What messages call it: the name of file or database without folder and host, and the table if known."""
         if self.path is None:
             kind, place = kinds()[self.kind], urlsplit(str(self.url)).path.strip("/")
             if not kind.many:
                 return place.rpartition("/")[2] or kind.title
-            return f"{kind.title} {place or 'database'}, table {self.table}"
-        return self.path.name if self.table is None else f"{self.path.name}, table {self.table}"
+            name = f"{kind.title} {place or 'database'}"
+        else:
+            name = self.path.name
+        return f"{name}, table {self.table}" if self.table else name
 
     def check_exists(self) -> None:
         """Raise a `DataError` where there is no file, or nothing in it. A server is asked when it is opened."""
