@@ -253,6 +253,21 @@ def test_the_table_meets_bounds_that_lie_across_its_splits():
         assert (possible == table[tree.leaf]).all(axis=(1, 2)).any()
 
 
+def test_the_table_has_exact_sums_that_lie_across_its_splits():
+    """Counts at one quantile of all draws break a sum over the first split that each leaf has exactly."""
+    random, splits = np.random.default_rng(8), np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    exact = ExactSums(splits[:, 1], np.array([True, True, True]))
+    none = np.zeros((3, 4), int), np.zeros((3, 1))
+    tree = MeasuredTree(
+        PARENT, LEAF, splits, np.arange(4)[None], none[:1], none[1], np.ones((2, 4), bool), exact=(exact,)
+    )
+    for _ in range(100):
+        first = random.integers(5, size=(3, 2, 2))  # of four people in each leaf and second category
+        some = np.stack([first, 4 - first], axis=2).reshape(3, 2, 4)
+        table = Draws(tree, tuple(sparse.csr_array(one) for one in some)).table()
+        np.testing.assert_array_equal(table[tree.leaf].reshape(2, 2, 2).sum(axis=1), 4)
+
+
 def test_very_precise_measurements_are_the_draws():
     tree = _tree()
     cells = np.array([[1, 3, 1], [1, 2, 0], [0, 1, 1]])
