@@ -36,7 +36,7 @@ from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints
 from tabulae.products.areas.count import SpineCounts
 from tabulae.products.areas.layout import CellLayout, Margin, Supports
 from tabulae.products.areas.measure import measure_supported
-from tabulae.products.areas.sparse.cells import MOST_DENSE, CountedCells, HeldMargin, Pass, Sparse
+from tabulae.products.areas.sparse.cells import MOST_DENSE, CountedCells, HeldMargin, Pass, SparseCounts
 from tabulae.products.areas.sparse.descend import SupportedCounts
 from tabulae.products.areas.spine_plan import SpinePlan
 
@@ -132,7 +132,7 @@ def _held(folder: Path, margin: Margin, leaf: dict[str, int]) -> HeldMargin:
     cell = np.ravel_multi_index([_codes(rows, name) for name in margin.names], sizes)
     key = np.argsort(margin.order.ravel())[cell]
     people = rows["people"].to_numpy()
-    return HeldMargin(margin, Sparse.of(len(leaf), _places(rows["block"], leaf), key, people))
+    return HeldMargin(margin, SparseCounts.of(len(leaf), _places(rows["block"], leaf), key, people))
 
 
 def _text(path: Path, names: list[str]) -> dict[str, np.ndarray]:
@@ -194,7 +194,7 @@ def errors(run: Run, counts: SpineCounts, found: SupportedCounts) -> Iterator[di
         mine = units[leaves.row], found.cells.place[leaves.key], leaves.people
         for q, query in enumerate(plan.queries):
             row = query.rows(place)
-            both = Sparse.of(
+            both = SparseCounts.of(
                 count,
                 np.concatenate([at, mine[0]]),
                 np.concatenate([row[key], row[mine[1]]]).astype(np.int64),

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import grimp
 import pytest
+from tests.architecture import measures
 from tests.architecture.circles import circles, report
+from tests.architecture.walk import walk
 
 import tabulae as tb
 
@@ -50,6 +52,28 @@ def test_a_circle_through_a_function_and_a_type_is_found(
 def test_what_has_no_circle_is_not_blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = {"one": "from . import two, three\n", "two": "from . import three\n", "three": ""}
     assert report(planted(tmp_path, lines, monkeypatch)) == ""
+
+
+def test_one_life_and_no_name_for_two_classes() -> None:
+    assert measures.lifecycles() == ["_run.py:release"]
+    assert measures.shared_names() == []
+
+
+def test_nobody_above_the_products_asks_which_kind_a_release_is() -> None:
+    """The studio does: people are invented for tables alone, and quick margins are of each kind's own making."""
+    assert [place for place in measures.questions() if not place.startswith("studio/")] == []
+
+
+def test_a_spec_passes_few_modules_and_never_climbs(tmp_path: Path) -> None:
+    stops, climbs = walk(tmp_path)
+    assert {"tabulae._run", "tabulae.products.tables.product", "tabulae.release.write"} <= set(stops)
+    assert len(stops) <= 15
+    assert climbs == []
+
+
+def test_few_modules_have_one_reader() -> None:
+    """Where this fails: join the module to the one that reads it, or to its family."""
+    assert len(measures.one_importer(grimp.build_graph("tabulae", cache_dir=None))) <= 65
 
 
 def test_hooks_and_ci_lint_with_the_commands_of_make() -> None:

@@ -21,7 +21,7 @@ from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints
 from tabulae.products.areas.count import SpineCounts
 from tabulae.products.areas.layout import CellLayout, Supports
 from tabulae.products.areas.measure import measure_supported
-from tabulae.products.areas.sparse.cells import CountedCells, HeldMargin, Pass, Sparse
+from tabulae.products.areas.sparse.cells import CountedCells, HeldMargin, Pass, SparseCounts
 from tabulae.products.areas.sparse.descend import Asked, SupportedCounts
 from tabulae.products.areas.sparse.divide import answers_of, least_squares, runs_of
 from tabulae.products.areas.sparse.whole import round_runs
@@ -47,7 +47,7 @@ class Town:
     plan: SpinePlan
     held: HeldMargin
     limits: AreaConstraints
-    truth: Sparse
+    truth: SparseCounts
 
     @property
     def passes(self) -> tuple[Pass, ...]:
@@ -92,13 +92,14 @@ def town(budget: object = 1, seed: int = 0, blocks: int = 30, moved: float = 0.2
             people = int(lower[b, part] + rng.poisson(12 if part == 0 else 3))
             rows += [(b, int(rng.choice(can)) * inner + int(rng.integers(inner))) for _ in range(people)]
     leaf, key = np.array(rows).T
-    truth = Sparse.of(blocks, leaf, key, np.ones(leaf.size, np.int64))
+    truth = SparseCounts.of(blocks, leaf, key, np.ones(leaf.size, np.int64))
     margin = layout.margin(["class", "adult", "race"])
     homes = np.flatnonzero(has[:, 0])
     at_home = place.label[key // inner] == 0
     other = np.where(at_home & (rng.random(leaf.size) < moved), rng.choice(homes, leaf.size), leaf)
     held = HeldMargin(
-        margin, Sparse.of(blocks, other, margin.rows(key).astype(np.int64), np.ones(leaf.size, np.int64))
+        margin,
+        SparseCounts.of(blocks, other, margin.rows(key).astype(np.int64), np.ones(leaf.size, np.int64)),
     )
     limits = AreaConstraints(
         layout, place.label, ("home", "a", "b", "c", "school"), lower, np.where(has > 0, NO_LIMIT, 0)
@@ -153,7 +154,7 @@ def test_with_next_to_no_noise_the_counts_are_the_records(two: bool) -> None:
     here = town(10**7, moved=0, several=1)
     cells, _, found = here.measured(here.passes if two else ONCE)
     leaves = found.nodes.take(here.plan.tree.leaf)
-    mine = Sparse.of(leaves.rows, leaves.row, cells.place[leaves.key], leaves.people)
+    mine = SparseCounts.of(leaves.rows, leaves.row, cells.place[leaves.key], leaves.people)
     assert np.array_equal(mine.first, here.truth.first)
     assert np.array_equal(mine.key, here.truth.key)
     assert np.array_equal(mine.people, here.truth.people)
@@ -234,7 +235,7 @@ def test_held_counts_that_cannot_be_are_refused() -> None:
     margin, counts = here.held.margin, here.held.counts
     leaf = int(np.argmin(here.plan.support.rows[:, here.limits.part == 4].any(axis=1)))
     school = margin.rows(np.flatnonzero(here.limits.part == 4)[:1] * here.plan.layout.algebra.cells)
-    more = Sparse.of(
+    more = SparseCounts.of(
         counts.rows, np.append(counts.row, leaf), np.append(counts.key, school), np.append(counts.people, 1)
     )
     with pytest.raises(InvalidArgument, match="holds people where nobody can be counted"):
@@ -245,7 +246,7 @@ def test_held_counts_that_cannot_be_are_refused() -> None:
         CountedCells.of(
             here.plan,
             ONCE,
-            HeldMargin(margin, Sparse.of(counts.rows, counts.row, counts.key, fewer)),
+            HeldMargin(margin, SparseCounts.of(counts.rows, counts.row, counts.key, fewer)),
             here.limits,
         )
     with pytest.raises(InvalidArgument, match="no table is held"):
@@ -267,8 +268,8 @@ def test_what_is_not_of_the_plan_is_refused_and_nothing_is_charged(tmp_path: Pat
     margin, held = here.held.margin, here.held.counts
     for wrong, told in (
         (other.held.counts, "holds counts of 36 leaves"),
-        (Sparse(held.first, held.key + margin.size, held.people), "of a cell that it does not have"),
-        (Sparse(held.first, held.key, -held.people), "is 0 or less"),
+        (SparseCounts(held.first, held.key + margin.size, held.people), "of a cell that it does not have"),
+        (SparseCounts(held.first, held.key, -held.people), "is 0 or less"),
     ):
         with pytest.raises(InvalidArgument, match=told):
             CountedCells.of(here.plan, ONCE, HeldMargin(margin, wrong), here.limits)
@@ -327,7 +328,7 @@ class Problem:
         people = truth.sum(axis=0)
         cell = (np.arange(held.size) if rooted else np.flatnonzero(people)).astype(np.int32)
         sums = np.array([np.bincount(outer, each, outer.max() + 1).astype(int) for each in truth])
-        known = Sparse.of(children, *(each.ravel() for each in (*np.indices(sums.shape), sums)))
+        known = SparseCounts.of(children, *(each.ravel() for each in (*np.indices(sums.shape), sums)))
         child, begin, run, total, lost = runs_of(
             np.array([0, cell.size]), cell, outer, np.zeros(children, np.int64),
             known.first, known.key, known.people, free,

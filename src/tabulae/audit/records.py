@@ -76,7 +76,7 @@ def counted_once(prepared: Prepared) -> Prepared:
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class ReplayedRun:
     """What one run of the path gave, and what it asked of its source of randomness."""
 
     done: Measurement
@@ -129,14 +129,14 @@ class Stage:
         )
         return replace(prepare(moved, _KEY), plan=self.plan)
 
-    def run(self, people: People) -> Run:
+    def run(self, people: People) -> ReplayedRun:
         """Count and measure with the recorded words."""
         return self.measure(self.prepare(people))
 
-    def measure(self, prepared: Prepared) -> Run:
+    def measure(self, prepared: Prepared) -> ReplayedRun:
         """Measure what is counted with the recorded words."""
         source = Recorded(self.seed)
-        return Run(prepared.measure(None, source), tuple(source.requests), prepared)
+        return ReplayedRun(prepared.measure(None, source), tuple(source.requests), prepared)
 
     def answers(self, people: People, done: Measurement) -> list[np.ndarray]:
         """The exact answers that a measurement should have had: records of a unit beyond the bound are all alike."""

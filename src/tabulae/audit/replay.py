@@ -19,7 +19,7 @@ from ..strategy import strategy_digest
 from .checks import Check, guarded
 from .largest import Largest, counted, told_apart, weighted_power
 from .one_record import one_record_pairs
-from .records import Recorded, Run, Stage
+from .records import Recorded, ReplayedRun, Stage
 
 _UNITS = 300
 _RANDOM_PAIRS = 2
@@ -73,11 +73,11 @@ class Replay:
         return people.and_one(self.worst_groups[0]) if self.worst_groups else people
 
     @cached_property
-    def base_run(self) -> Run:
+    def base_run(self) -> ReplayedRun:
         """The measurements of the base."""
         return self.run(self.base)
 
-    def run(self, people: People) -> Run:
+    def run(self, people: People) -> ReplayedRun:
         """Measure with the recorded words, and remember what was asked of them."""
         run = self.stage.run(people)
         self.requests.append(run.requests)
@@ -165,7 +165,7 @@ class Replay:
         ), f"{len(runs)} inputs: one unit, one cell, empty categories"
 
     @cached_property
-    def _odd_runs(self) -> list[tuple[People, Run]]:
+    def _odd_runs(self) -> list[tuple[People, ReplayedRun]]:
         return [(odd, self.run(odd)) for odd in self._odd_inputs()]
 
     def _odd_inputs(self) -> Iterator[People]:
@@ -264,7 +264,7 @@ class Replay:
         """Whether neighbours agree on every exact count."""
         return self.plan.spec.neighbours == WITHIN
 
-    def _moved(self, one: Run, other: Run) -> Fraction:
+    def _moved(self, one: ReplayedRun, other: ReplayedRun) -> Fraction:
         """The change, as a share of the declared sensitivity (both to the power p); the largest, of several."""
         rule = self.plan.spec.left_out
         pairs = zip(*(np.concatenate([*run.left_out, []]) for run in (one, other)), strict=True)

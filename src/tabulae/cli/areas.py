@@ -308,6 +308,11 @@ def check_words(spec: Spec) -> str:
     return f"{told['tables']} tables of areas{more}, {told['cells']:,} cells in each of {told['leaves']:,} leaves"
 
 
+def check_notes(spec: Spec) -> tuple[str, ...]:
+    """Nothing: every derived statistic follows from the tables that are counted."""
+    return ()
+
+
 def query_note(release: Release) -> str | None:
     """Where the answers of a query are of another estimator than the tables."""
     method = release.spec.method.estimate

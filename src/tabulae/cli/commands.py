@@ -190,8 +190,7 @@ def _check_spec(path: Path, *, json: bool) -> None:
     else:
         follows = commands_series.check_words(spec)
         typer.echo(f"{path}: no mistakes; {words.check_words(spec)}, {loss_words(spec)}{follows}")
-        notes = WORDS[spec.kind].check_notes(spec) if spec.kind == "tables" else ()
-        for line in (*notes, *commands_series.ledger_words(spec)):
+        for line in (*words.check_notes(spec), *commands_series.ledger_words(spec)):
             typer.echo(line)
 
 

@@ -242,5 +242,10 @@ def check_words(spec: Spec) -> str:
     return f"{told['groups']:,} groups in {told['levels']} levels, {told['tables']} tables beside the total"
 
 
+def check_notes(spec: Spec) -> tuple[str, ...]:
+    """Nothing: every derived statistic follows from the tables that are counted."""
+    return ()
+
+
 def query_note(release: Release) -> None:
     """Nothing: groups answer no queries."""

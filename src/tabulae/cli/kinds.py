@@ -8,6 +8,6 @@ from . import areas, groups, tables
 
 WORDS: dict[str, ModuleType] = {"tables": tables, "groups": groups, "areas": areas}
 """Each has ``plan_document``, ``print_plan``, ``closing_words``, ``summary``, ``print_summary``, ``check_document``,
-``check_words`` and ``query_note``, that of tables ``check_notes``, and ``FOLLOWS_FROM``: the section that its plans
-follow from; None where plans are saved.
+``check_words``, ``check_notes``, ``query_note``, and ``FOLLOWS_FROM``: the section that its plans follow from, or None
+where plans are saved.
 """

@@ -78,7 +78,7 @@ def needs_numbers(condition: Node) -> bool:
     return len(columns) > 1 or any(_computes(node) for node in condition.walk())
 
 
-class Relation:
+class AttributeRelation:
     """The comparisons of one clause, over the attributes that its sides name.
 
     ``view`` finds what a column names; ``refuse`` raises, with the clause shown. Categories that ``within`` leaves out

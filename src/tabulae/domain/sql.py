@@ -17,7 +17,7 @@ from sqlglot import errors, exp, parse
 
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import Dense, LinearOperator, Partition
-from .arithmetic import DECIMAL, Relation, View, needs_numbers, relates
+from .arithmetic import DECIMAL, AttributeRelation, View, needs_numbers, relates
 from .attribute import Attribute
 from .domain import AttributeView, Domain
 from .joint import MOST_ENTRIES, JointMatrix
@@ -103,8 +103,8 @@ class Where:
             read |= {k: within.predicate(part) for k, part in enumerate(parts) if k not in read}
         return conjunction([read[k] for k in range(len(parts))])
 
-    def _relation(self, node: Node, sides: Sequence[Node]) -> Relation:
-        return Relation(sides, self._view, lambda why: self.refuse(node, why), self.within)
+    def _relation(self, node: Node, sides: Sequence[Node]) -> AttributeRelation:
+        return AttributeRelation(sides, self._view, lambda why: self.refuse(node, why), self.within)
 
     def _view(self, column: Node) -> View:
         name = self.name_of(column)

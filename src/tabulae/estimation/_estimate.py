@@ -22,7 +22,7 @@ from ..errors import InvalidArgument, NotEstimable, Unsupported, require
 from ..linalg import Dense, Kron, LinearOperator, MatrixProduct, Partition, Total
 from ..measurement import Measurement
 from ..strategy import Block, law_variances, merges, products
-from .cone import Certificate, ConstrainedCone, Solution, WholeSolution, solve
+from .cone import Certificate, ConeSolution, ConstrainedCone, WholeSolution, solve
 from .least_squares import (
     ConstrainedLeastSquares,
     Estimate,
@@ -98,7 +98,7 @@ class NonNegative(OneSided):
         return Limits(self._problem, self.measurement.strategy.domain, self._met)
 
     @cached_property
-    def solution(self) -> Solution:
+    def solution(self) -> ConeSolution:
         """The merged cells, and the gap that proves how near the optimum they are."""
         problem = self._problem
         whitened = [y / math.sqrt(v) for y, v in zip(self.answers, self._noise, strict=True)]

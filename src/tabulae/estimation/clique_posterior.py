@@ -27,7 +27,7 @@ from scipy.special import gammaln
 from ..errors import InvalidArgument
 from .cliques import Clique, hang_together
 from .implicates import CHAINS, LEAST_EFFECTIVE, effective
-from .lines import Lines, State, draw_near, move_along, scratch, tables_taken
+from .lines import Lines, LineState, draw_near, move_along, scratch, tables_taken
 
 BURNT, KEPT_EVERY, ROUNDS = 100, 5, 7
 """Sweeps of each chain before the first draw, and between two; how often draws are replaced by some further apart."""
@@ -166,7 +166,7 @@ class MeasuredCliques:
         column = self.starts[place] + np.arange(row.size)
         return sparse.csr_array((np.ones(row.size, np.int64), (row, column)), (table.counts.size, self.cells))
 
-    def state(self, cells: np.ndarray) -> State:
+    def state(self, cells: np.ndarray) -> LineState:
         """Where a chain is at whole cells that agree."""
         sums = [
             np.bincount(label, cells[start:end])
@@ -174,7 +174,7 @@ class MeasuredCliques:
         ]
         held = sum(table.counts.size for table in self.exact)
         residual = np.concatenate([self.answers - self.matrix @ cells, np.zeros(held)])
-        return State(np.concatenate([cells, *sums]).astype(np.int64), residual.astype(float))
+        return LineState(np.concatenate([cells, *sums]).astype(np.int64), residual.astype(float))
 
     def of_people(self, people: Sequence[np.ndarray], counts: np.ndarray | None = None) -> np.ndarray:
         """The cells of people: one array of categories an attribute; ``counts`` are how many are alike."""
@@ -219,7 +219,7 @@ class MeasuredCliques:
     ) -> np.ndarray:
         """Whole cells nearer to answers, weighted by precision, by moves along lines while these help."""
         counts = np.array(self.state(cells).counts)
-        state, room = State(counts, residual), scratch(lines)
+        state, room = LineState(counts, residual), scratch(lines)
         even = np.zeros((len(self.sizes), max(self.sizes, default=1)))
         for k, size in enumerate(self.sizes):
             even[k, :size] = np.arange(1, size + 1) / size

@@ -81,21 +81,21 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Solution:
+class ConeSolution:
     """Non-negative cells and the duality gap that proves how near the optimum they are."""
 
     cells: np.ndarray
     gap: float
 
 
-def solve(problem: MeasuredCells, y: Sequence[np.ndarray], certificate: Certificate) -> Solution:
+def solve(problem: MeasuredCells, y: Sequence[np.ndarray], certificate: Certificate) -> ConeSolution:
     """The non-negative cells closest to the answers y (whitened, block by block); deterministic."""
     basis, spectrum, exact = problem.basis()
     spectrum = spectrum if exact else upper_spectrum(problem, basis, spectrum)
     back, target = basis.T, problem.adjoint(y)
     penalty = _PENALTY * float(np.median(spectrum[spectrum > _NOTHING * spectrum.max()]))
     x, z, w = np.zeros((3, problem.cells))
-    best = Solution(z, np.inf)
+    best = ConeSolution(z, np.inf)
     for step in range(_STEPS):
         pull = target + penalty * (z - w)
         if not exact:
@@ -110,7 +110,7 @@ def solve(problem: MeasuredCells, y: Sequence[np.ndarray], certificate: Certific
         if step % _CHECKED == _CHECKED - 1:
             gap = _gap(problem, y, x, z, certificate)
             if gap < best.gap:
-                best = Solution(z, gap)
+                best = ConeSolution(z, gap)
             if gap <= GAP:
                 break
     if best.gap > _LOST:
@@ -159,7 +159,7 @@ _UNEVEN, _BALANCED = 5.0, 0.6  # residuals further apart move the penalty, for t
 
 
 @dataclass(frozen=True, eq=False)
-class WholeSolution(Solution):
+class WholeSolution(ConeSolution):
     """Cells ``scaled * 2^-exponent`` whose exact sums hold in whole numbers, and the gap of these very cells."""
 
     scaled: np.ndarray

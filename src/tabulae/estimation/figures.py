@@ -86,7 +86,7 @@ class KnownCounts(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Summand:
     """One summand of a figure, of the figure's shape each: NaN where it is not estimable."""
 
     estimate: np.ndarray
@@ -96,10 +96,12 @@ class Part:
     exact: np.ndarray
     conservative: np.ndarray
 
-    def times(self, factor: float) -> Part:
+    def times(self, factor: float) -> Summand:
         low, high = (self.low, self.high) if factor > 0 else (self.high, self.low)
         error = abs(factor) * self.std_error
-        return Part(factor * self.estimate, error, factor * low, factor * high, self.exact, self.conservative)
+        return Summand(
+            factor * self.estimate, error, factor * low, factor * high, self.exact, self.conservative
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +162,7 @@ def figure_numbers(figure: Figure, known: KnownCounts, level: float) -> FigureNu
     return FigureNumbers(total, error, low, high, status, int((wide & there & ~exact).sum()))
 
 
-def _count(known: KnownCounts, linear: Linear, level: float) -> Part:
+def _count(known: KnownCounts, linear: Linear, level: float) -> Summand:
     """Sums and differences of counts, as tables of counts are published."""
     table, other = linear.table, known.other
     assert table is not None
@@ -171,7 +173,9 @@ def _count(known: KnownCounts, linear: Linear, level: float) -> Part:
         wide, conservative = np.where(exact, 0.0, other.half_widths(table, level)), ~exact
         middle = _value(other, linear)
     error = np.sqrt(known.covariance(table, table))
-    return Part(middle, error, middle - wide, middle + wide, exact, conservative).times(float(linear.scale))
+    return Summand(middle, error, middle - wide, middle + wide, exact, conservative).times(
+        float(linear.scale)
+    )
 
 
 def _value(counts: KnownCounts | OtherCounts, linear: Linear, shape: tuple[int, ...] = ()) -> np.ndarray:
@@ -190,7 +194,7 @@ def _covariance(known: KnownCounts, one: Linear, other: Linear) -> np.ndarray:
     return known.covariance(one.table, other.table)
 
 
-def _ratio(known: KnownCounts, ratio: Ratio, level: float) -> Part:
+def _ratio(known: KnownCounts, ratio: Ratio, level: float) -> Summand:
     """A ratio of counts, with Fieller's interval; NaN where no bounded set of ratios is left."""
     above, below = ratio.numerator, ratio.denominator
     a, b = (_value(known, each, known.shape) for each in (above, below))
@@ -219,7 +223,7 @@ def _ratio(known: KnownCounts, ratio: Ratio, level: float) -> Part:
     if sets is None:
         spread = np.sqrt(moments[0]) + np.abs(at) * np.sqrt(moments[1])
     error = np.divide(spread, np.abs(b), out=np.full(known.shape, np.nan), where=found.bounded)
-    part = Part(point, error, found.low, found.high, exact, wide)
+    part = Summand(point, error, found.low, found.high, exact, wide)
     part = part if known.other is None else _about(part, known, known.other, ratio)
     return part.times(float(above.scale / below.scale))
 
@@ -239,7 +243,7 @@ def _over_exact(
     return RatioSet(low, high, found.bounded | whole), np.where(whole, linear[1], wide)
 
 
-def _about(part: Part, known: KnownCounts, other: OtherCounts, ratio: Ratio) -> Part:
+def _about(part: Summand, known: KnownCounts, other: OtherCounts, ratio: Ratio) -> Summand:
     """Other estimates with a ratio's interval: cut at 0 where nothing counts negatively, then widened to hold them."""
     above, below = (_value(other, each, known.shape) for each in (ratio.numerator, ratio.denominator))
     there = ~np.isnan(part.low) & (below != 0)
@@ -250,10 +254,10 @@ def _about(part: Part, known: KnownCounts, other: OtherCounts, ratio: Ratio) -> 
         least, most = (float(end) for end in ratio.within)
         low, high = np.clip(low, least, most), np.clip(high, least, most)
     low, high = np.minimum(low, point), np.maximum(high, point)
-    return Part(point, part.std_error, low, high, part.exact, np.ones(known.shape, bool))
+    return Summand(point, part.std_error, low, high, part.exact, np.ones(known.shape, bool))
 
 
-def _quantile(known: KnownCounts, quantile: Quantile, level: float) -> Part:
+def _quantile(known: KnownCounts, quantile: Quantile, level: float) -> Summand:
     """A quantile in each group, with Woodruff's interval, without its coefficient; NaN where there may be nobody."""
     table, other = quantile.table, known.other
 
@@ -284,12 +288,12 @@ def _quantile(known: KnownCounts, quantile: Quantile, level: float) -> Part:
     point, low, high = (np.where(some, each, np.nan).reshape(known.shape) for each in (point, low, high))
     error = (high - low) / (2 * NormalDist().inv_cdf((1 + level) / 2))
     conservative = np.any(by_value(conservative) & ~sure, axis=1) | (other is not None)
-    return Part(
+    return Summand(
         point, error, low, high, np.all(sure, axis=1).reshape(known.shape), conservative.reshape(known.shape)
     )
 
 
-def _variance(known: KnownCounts, variance: Variance, level: float) -> Part:
+def _variance(known: KnownCounts, variance: Variance, level: float) -> Summand:
     """The mean of squares less the square of the mean, whose intervals hold together with the level of the whole."""
     square, mean = (_ratio(known, ratio, (1 + level) / 2) for ratio in (variance.square, variance.mean))
     least = np.where((mean.low <= 0) & (mean.high >= 0), 0.0, np.minimum(mean.low**2, mean.high**2))
@@ -304,10 +308,10 @@ def _variance(known: KnownCounts, variance: Variance, level: float) -> Part:
     else:
         error = _delta(known, variance.linears, _variance_slopes(known, variance))
     low, high, exact = np.minimum(low, point), np.maximum(high, point), square.exact & mean.exact
-    return Part(point, error, low, high, exact, np.ones(known.shape, bool))
+    return Summand(point, error, low, high, exact, np.ones(known.shape, bool))
 
 
-def _bracket(known: KnownCounts, bracket: Bracket, level: float) -> Part:
+def _bracket(known: KnownCounts, bracket: Bracket, level: float) -> Summand:
     """The middle of two linear functions; the interval from the lower end of one to the upper end of the other.
 
     It holds what lies between them where neither end fails, each with half of the chance.
@@ -318,7 +322,7 @@ def _bracket(known: KnownCounts, bracket: Bracket, level: float) -> Part:
     low, high = least.low, most.high
     if bracket.never_negative:
         middle, low, high = (np.maximum(each, 0) for each in (middle, low, high))
-    return Part(middle, error, low, high, same, least.conservative | most.conservative)
+    return Summand(middle, error, low, high, same, least.conservative | most.conservative)
 
 
 def _variance_slopes(known: KnownCounts, variance: Variance) -> list[np.ndarray]:
@@ -370,7 +374,7 @@ class Sampling:
         return self.b * np.where(count > 0, around * inverse**2, np.inf)
 
 
-def _joint_error(figure: Figure, known: KnownCounts, parts: Sequence[Part]) -> np.ndarray:
+def _joint_error(figure: Figure, known: KnownCounts, parts: Sequence[Summand]) -> np.ndarray:
     """Standard errors of a sum of parts by the delta method; for quantiles the sum of theirs, which bounds it."""
     if figure.quantiles or known.only_bounds:
         return np.sum([part.std_error for part in parts], axis=0)

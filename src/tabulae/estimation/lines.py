@@ -31,7 +31,7 @@ class Lines(NamedTuple):
 
     Attributes:
         sizes: shape (attributes,): categories of each.
-        first, stride: shapes (entries,), (entries, attributes): the place in ``State.counts`` of each entry that a
+        first, stride: shapes (entries,), (entries, attributes): the place in ``LineState.counts`` of each entry that a
             combination is counted in: a cell of each clique, and its sum over the clique's own attributes.
         sign: shape (counts,): 1 for cells and -1 for sums.
         start, row, value: the matrix of measured rows.
@@ -52,7 +52,7 @@ class Lines(NamedTuple):
     held: np.ndarray
 
 
-class State(NamedTuple):
+class LineState(NamedTuple):
     """Where a chain is: ``counts`` of cells and sums, and ``residual``, answers less what the counts say."""
 
     counts: np.ndarray

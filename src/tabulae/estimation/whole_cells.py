@@ -345,7 +345,7 @@ _TIGHT = 1e-6  # a row no further from its limit, where it is as far as it can b
 
 
 @dataclass(frozen=True, eq=False)
-class Fixed:
+class FixedRows:
     """Rows whose counts are fixed: ``rows[used] u = values``; all other rows of the table are free."""
 
     rows: LimitedRows
@@ -375,14 +375,15 @@ class Rounding:
         self._limits = limits
         self._inside = inside(limits)
         fixed = [
-            Fixed(e, np.ones(len(v), dtype=bool), v) for e, v in zip(limits.exact, limits.values, strict=True)
+            FixedRows(e, np.ones(len(v), dtype=bool), v)
+            for e, v in zip(limits.exact, limits.values, strict=True)
         ]
         for each in limits.bounded:
             counts = each.operator @ self._inside
             low, high = counts - each.low < _TIGHT, each.high - counts < _TIGHT
             if (low | high).any():  # the other constraints leave these rows no choice
                 values = np.where(low, each.low, each.high)[low | high]
-                fixed.append(Fixed(each, low | high, values.astype(np.int64)))
+                fixed.append(FixedRows(each, low | high, values.astype(np.int64)))
         self.sums = WholeCells(limits, shape, fixed)
 
     def __call__(self, cells: np.ndarray) -> tuple[np.ndarray, int] | None:
@@ -434,7 +435,7 @@ def _raised(limits: Limits, clearance: Clearance, whole: np.ndarray, exponent: i
 class WholeCells:
     """Restores the sums of cells on a grid that are fixed."""
 
-    def __init__(self, limits: Limits, shape: tuple[int, ...], fixed: Sequence[Fixed]) -> None:
+    def __init__(self, limits: Limits, shape: tuple[int, ...], fixed: Sequence[FixedRows]) -> None:
         self._limits, self._shape, self._fixed = limits, shape, tuple(fixed)
 
     @cached_property
@@ -460,13 +461,13 @@ class WholeCells:
 
     # two tables ---------------------------------------------------------------------------------------
     @cached_property
-    def _sides(self) -> list[Fixed] | None:
+    def _sides(self) -> list[FixedRows] | None:
         """The tables that no other contains; None where one counts a cell twice."""
         every = [each.labels for each in self._fixed]
         labels = [rows[self._limits.open] for rows in every if rows is not None]
         if len(labels) < len(every):
             return None
-        kept: list[Fixed] = []
+        kept: list[FixedRows] = []
         for i, mine in enumerate(labels):
             rivals = [j for j, other in enumerate(labels) if j != i and _contains(other, mine)]
             if not any(j < i or not _contains(mine, labels[j]) for j in rivals):

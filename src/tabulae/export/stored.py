@@ -297,7 +297,7 @@ def unique(names: Iterable[str], taken: Container[str] = ()) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Status:
+class RowStatus:
     """A status of the release.
 
     Args:
@@ -310,9 +310,9 @@ class Status:
 
 
 STATUSES = {
-    ESTIMATED: Status("estimated from measurements with noise; the standard error says how well", "A"),
-    EXACT: Status("exact, without noise: published as it is, or determined by what is", "A"),
-    NOT_ESTIMABLE: Status("not estimable from what was measured", "O"),
+    ESTIMATED: RowStatus("estimated from measurements with noise; the standard error says how well", "A"),
+    EXACT: RowStatus("exact, without noise: published as it is, or determined by what is", "A"),
+    NOT_ESTIMABLE: RowStatus("not estimable from what was measured", "O"),
 }
 """Statuses of a release. SDMX has no code for "exact": its E is an estimated value, so both kinds of number are A."""
 

@@ -682,7 +682,7 @@ _WIDTH, _HEIGHT = 150.0, 12.0
 
 
 @dataclass(frozen=True)
-class Row:
+class PrintedRow:
     """One printed row; ``rank`` orders rows by how far they may be trusted, those that are exact first.
 
     ``bare`` rows have no error, interval or class.
@@ -699,7 +699,7 @@ class Row:
     bare: bool
 
 
-def printed_rows(table: TableView, limit: int, section: ReliabilitySection) -> tuple[Row, ...]:
+def printed_rows(table: TableView, limit: int, section: ReliabilitySection) -> tuple[PrintedRow, ...]:
     """Print the leading rows of a table, all with the same decimals and on one scale of pictures."""
     at = np.arange(len(table.estimate)) if table.order is None else table.order
     at = at[:limit]
@@ -724,7 +724,7 @@ def _trust(
 
 def _row_rows(
     table: TableView, k: int, i: int, decimals: int, scale: tuple[float, float], trust: tuple[str, str, int]
-) -> Row:
+) -> PrintedRow:
     """The row whose labels stand at place k, and whose numbers at i."""
     status = str(table.obs_status[i])
     estimate, low, high = (float(a[i]) for a in (table.estimate, table.ci_low, table.ci_high))
@@ -740,7 +740,7 @@ def _row_rows(
         interval = f"{fixed(low, ends)} to {fixed(high, ends)}"
         margin = fixed(max(high - float(table.about[i]), float(table.about[i]) - low), decimals)
         picture = interval_picture(estimate, (low, high), scale)
-    return Row(
+    return PrintedRow(
         labels=tuple(shortened(str(column[k])) for column in table.columns.values()),
         estimate=fixed(None if status == "Q" else estimate, places),
         margin=margin,

@@ -49,7 +49,7 @@ _DEEPEST = 100
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ColumnComparison:
     """A column beside one literal; two of them are a BETWEEN, several an IN."""
 
     column: str
@@ -79,7 +79,7 @@ class Joined:
     parts: tuple[Part, ...]
 
 
-Part = Comparison | Missing | Not | Joined
+Part = ColumnComparison | Missing | Not | Joined
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,9 @@ class Condition:
         read = ConditionColumns(self.part, staged, aliases)
         for name, alias in aliases.items():
             raw, what = records[alias], f"column {name!r} ([source] where)"
-            literals = [x.value for x in _leaves(self.part) if isinstance(x, Comparison) and x.column == name]
+            literals = [
+                x.value for x in _leaves(self.part) if isinstance(x, ColumnComparison) and x.column == name
+            ]
             read.missing[name] = staged.once(_is_missing(raw))
             if any(isinstance(value, str) for value in literals):
                 read.text[name] = staged.once(_text(raw, what))
@@ -192,8 +194,8 @@ class ConditionColumns:
         return {"=": at_least & ~above, "<": ~at_least, "<=": ~above, ">": above, ">=": at_least}[sign]
 
 
-def _leaves(part: Part) -> Iterator[Comparison | Missing]:
-    if isinstance(part, Comparison | Missing):
+def _leaves(part: Part) -> Iterator[ColumnComparison | Missing]:
+    if isinstance(part, ColumnComparison | Missing):
         yield part
         return
     for inner in (part.part,) if isinstance(part, Not) else part.parts:
@@ -303,7 +305,7 @@ class _Reader:
             self.refuse(around, "a column stands by its name alone (text takes single quotes)")
         return node.name
 
-    def compared(self, node: Node, sign: Sign) -> Comparison:
+    def compared(self, node: Node, sign: Sign) -> ColumnComparison:
         left, right = node.this.unnest(), node.expression.unnest()
         if isinstance(right, self.exp.Column) and not isinstance(left, self.exp.Column):
             left, right, sign = right, left, self.turned[sign]
@@ -311,14 +313,14 @@ class _Reader:
             self.refuse(node, "columns are not compared with one another (text takes single quotes)")
         return self.comparison(node, self.column(node, left), sign, right)
 
-    def comparison(self, around: Node, column: str, sign: Sign, node: Node) -> Comparison:
+    def comparison(self, around: Node, column: str, sign: Sign, node: Node) -> ColumnComparison:
         value = self.literal(around, node)
         if isinstance(value, str) and sign != "=":
             self.refuse(
                 around,
                 "text has no order here: compare numbers without quotes, and dates as DATE '2024-01-31'",
             )
-        return Comparison(column, sign, value)
+        return ColumnComparison(column, sign, value)
 
     def between(self, node: Node) -> Part:
         extra = [key for key, value in node.args.items() if value and key not in ("this", "low", "high")]

@@ -19,7 +19,7 @@ from ..spec.sections import SECTIONS
 _MOST_UNDONE = 1000
 
 
-class Document:
+class SpecText:
     """The text of a spec between its file and a page.
 
     A page has lines that end in a newline alone. A file whose lines end in two characters keeps them.

@@ -28,7 +28,7 @@ from ..errors import TabulaeError
 from ..release import Release
 from ..release.folder import REPORT
 from ..report.page import script
-from .document import Document
+from .document import SpecText
 from .form import Mistake, change, chapters, map_of
 from .planner import Answer, Planner
 from .reader import read
@@ -97,7 +97,7 @@ class Studio:
             self._ask()
 
     @property
-    def document(self) -> Document:
+    def document(self) -> SpecText:
         """The spec that is edited.
 
         Raises:
@@ -315,13 +315,13 @@ class Studio:
 
     def undo(self, _: Sent) -> State:
         """Take back the last edit, wherever it was made."""
-        return self._moved(Document.undo)
+        return self._moved(SpecText.undo)
 
     def redo(self, _: Sent) -> State:
         """Take back the last undo."""
-        return self._moved(Document.redo)
+        return self._moved(SpecText.redo)
 
-    def _moved(self, move: Callable[[Document], None]) -> State:
+    def _moved(self, move: Callable[[SpecText], None]) -> State:
         with self._lock:
             move(self.document)
             self._ask()

@@ -13,7 +13,7 @@ from ..sources.declared import declared_columns, stored_tables
 from ..sources.parquet_files import parquet_files
 from ..sources.source import PARQUET, RecordSource, is_url, kind_of, kinds, url_mistake
 from ..spec.draft import draft_of, source_of
-from .document import Document
+from .document import SpecText
 
 _NEW = """title = "Untitled release"
 
@@ -33,7 +33,7 @@ class Start:
     """Something to begin with: what it is called, and what opens it."""
 
     words: str
-    open: Callable[[], Document]
+    open: Callable[[], SpecText]
 
 
 def starts(place: str | Path) -> list[Start]:
@@ -59,7 +59,7 @@ def starts(place: str | Path) -> list[Start]:
         return list(_of_records(place))
     if place.suffix == ".toml" and not place.exists() and place.resolve().parent.is_dir():
         return [Start(place.name, partial(_new, place))]
-    return [Start(place.name, partial(Document, place))]
+    return [Start(place.name, partial(SpecText, place))]
 
 
 def _in_place(folder: Path) -> list[Start]:
@@ -79,7 +79,7 @@ def _in_folder(file: Path) -> Iterator[Start]:
             told = f"the records in the {whole} files of the folder {file.name}"
             yield Start(told, partial(_drafted, file, None))
     elif file.suffix == ".toml":
-        yield Start(f"the spec {file.name}", partial(Document, file))
+        yield Start(f"the spec {file.name}", partial(SpecText, file))
     elif kind_of(str(file)) is not None and file.is_file() and not _is_ledger(file):
         try:
             yield from _of_records(file)
@@ -111,7 +111,7 @@ def _of_records(file: Path) -> Iterator[Start]:
         yield Start(f"the table {table} of {file.name}", partial(_drafted, file, table))
 
 
-def _drafted(place: str | Path, table: str | None) -> Document:
+def _drafted(place: str | Path, table: str | None) -> SpecText:
     """The draft that `tabulae init` makes, not saved yet; that of a folder or a server's table stands outside it.
 
     Privacy:
@@ -123,11 +123,11 @@ def _drafted(place: str | Path, table: str | None) -> Document:
     names += [table.replace(".", "-")] if table else []
     drafted = draft_of(source, declared_columns(source), folder)
     name = re.sub(r"[^\w.-]", "_", "-".join(names))
-    return Document(_free(folder / f"{name}.toml"), drafted.text, drafted.code_lists)
+    return SpecText(_free(folder / f"{name}.toml"), drafted.text, drafted.code_lists)
 
 
-def _new(path: Path) -> Document:
-    return Document(path, _NEW)
+def _new(path: Path) -> SpecText:
+    return SpecText(path, _NEW)
 
 
 def _free(path: Path) -> Path:

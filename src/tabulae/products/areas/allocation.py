@@ -145,7 +145,7 @@ class _Done(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Limits:
+class TargetLimits:
     """Targets as a search keeps to them.
 
     Attributes:
@@ -179,7 +179,7 @@ class ErrorSearch:
     error: TotalError
     design: Design
     budget: float
-    limits: Limits | None = None
+    limits: TargetLimits | None = None
     best: np.ndarray | None = None
     lower: float = 0.0
     _rank: tuple[float, float] = (inf, inf)
@@ -372,7 +372,7 @@ class ShareChoice:
         allowed = np.array([aim.most_variance() for aim in self.aims.aims])
         budget = float(self.geography.plan().budget.amount)
         for _ in range(_ROUNDS):
-            search = ErrorSearch(self.error, design, budget, Limits(self.aims, allowed, self.inexact))
+            search = ErrorSearch(self.error, design, budget, TargetLimits(self.aims, allowed, self.inexact))
             judged = self.judge(_rounded(self.geography, design, search.run(start)))
             if judged is None or not judged.missed:
                 return

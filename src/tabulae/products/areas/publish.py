@@ -26,7 +26,7 @@ from .estimate import SpineEstimate
 from .figures import area_figure_faults, figure_counts, figure_resource, write_area_figures
 from .microdata import microdata_faults, write_microdata
 from .posterior import posterior_faults, write_posterior
-from .sparse.cells import Sparse
+from .sparse.cells import SparseCounts
 from .sparse.descend import estimate_supported
 from .sparse.store import COUNTS, SparseEstimate, StoredAnswers
 from .spec.section import geography_of
@@ -350,7 +350,9 @@ def _sparse_faults(
     """Whether sparse counts keep what is held, and are what their division makes of the stored answers."""
     if sparse.held is not None:
         leaf, place, counts = published.leaf_cells(0, plan.spine.leaves)
-        mine = Sparse.of(plan.spine.leaves, leaf, sparse.held.margin.rows(place).astype(np.int64), counts)
+        mine = SparseCounts.of(
+            plan.spine.leaves, leaf, sparse.held.margin.rows(place).astype(np.int64), counts
+        )
         if not mine.is_like(sparse.held.counts):
             yield f"counts of {sparse.held.margin.name} of leaves are not those published before"
     elsewhere = _made_elsewhere(folder)

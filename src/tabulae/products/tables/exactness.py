@@ -26,7 +26,7 @@ Earlier = Sequence[tuple[Charge, Disclosure]]
 
 
 @dataclass(frozen=True)
-class ExactTable:
+class ExactCounts:
     """One set of counts that is published exactly: in words what is counted, in how many counts, and why."""
 
     name: str
@@ -36,7 +36,7 @@ class ExactTable:
 
 
 @dataclass(frozen=True)
-class EarlierTable:
+class EarlierExact:
     """What an earlier release of the same ledger stated exactly."""
 
     name: str
@@ -57,12 +57,12 @@ class Exactness:
     curator should know before publishing.
     """
 
-    tables: tuple[ExactTable, ...]
+    tables: tuple[ExactCounts, ...]
     stated: int
     independent: int
     following: tuple[str, ...]
     published: Mapping[str, int]
-    earlier: tuple[EarlierTable, ...] = ()
+    earlier: tuple[EarlierExact, ...] = ()
     joint: int | None = None
     joint_published: Mapping[str, int] | None = None
     unread: tuple[str, ...] = ()
@@ -94,14 +94,14 @@ def exactness(spec: Spec, earlier: Earlier = ()) -> Exactness | None:
     unprotected = _unprotected(alone) if alone and spec.neighbours == WITHIN else ()
     made = Exactness(
         tuple(
-            ExactTable(t.name, described(t, spec.domain), t.rows(spec.domain), given.reason)
+            ExactCounts(t.name, described(t, spec.domain), t.rows(spec.domain), given.reason)
             for t, given in zip(own, spec.invariants, strict=True)
         ),
         stated=alone.rows if alone else 0,
         independent=alone.rank if alone else 0,
         following=tuple(_following(alone)) if alone else (),
         published=published,
-        earlier=tuple(dict.fromkeys(EarlierTable(d.table, charge.title, d.reason) for charge, d in earlier)),
+        earlier=tuple(dict.fromkeys(EarlierExact(d.table, charge.title, d.reason) for charge, d in earlier)),
         joint=_rank(together),
         joint_published=joint_published,
         unread=unread,

@@ -64,7 +64,7 @@ _FORMS = (
 )
 
 
-class Rows(NamedTuple):
+class LabelledRows(NamedTuple):
     """The rows that a query asks of an attribute: a matrix, and labels where it does not say them itself."""
 
     matrix: LinearOperator
@@ -82,16 +82,16 @@ class Queries:
 
     def factor(
         self, asked: tuple[str, str], query: object, view: AttributeView, path: KeyPath
-    ) -> Rows | None:
+    ) -> LabelledRows | None:
         """The rows that a query is, one column a category of the base attribute."""
         if query == "hierarchy":
             return self.levels(asked[1], None, view, path)
         if isinstance(query, dict) and list(query) == ["levels"]:
             return self.levels(asked[1], query["levels"], view, (*path, "levels"))
         matrix = self.plain(asked, query, view, path)
-        return None if matrix is None else Rows(matrix)
+        return None if matrix is None else LabelledRows(matrix)
 
-    def levels(self, name: str, levels: object, view: AttributeView, path: KeyPath) -> Rows | None:
+    def levels(self, name: str, levels: object, view: AttributeView, path: KeyPath) -> LabelledRows | None:
         """The codes of an attribute, or those of some of its levels, as sums over what records hold."""
         base = view.attribute.name
         tree = self.schema.trees.get(base)
@@ -100,14 +100,14 @@ class Queries:
         elif tree is None:
             self.problems.add(path, without_levels(name))
         elif levels is None:
-            return Rows(*tree.rows())
+            return LabelledRows(*tree.rows())
         elif not isinstance(levels, list) or not levels or not all(tree.has_level(each) for each in levels):
             told = f"must list levels of {shown(name)}, which are 1 to {tree.depth}, not {shown(levels)}"
             self.problems.add(path, told)
         elif len(set(levels)) < len(levels):
             self.problems.add(path, f"names a level twice: {shown(levels)}")
         else:
-            return Rows(*tree.rows(levels))
+            return LabelledRows(*tree.rows(levels))
         return None
 
     def plain(
@@ -184,7 +184,9 @@ class Queries:
         self.files[MATRICES.format(table=asked[0], attribute=asked[1])] = content
         return Dense(_whole(array))
 
-    def with_total(self, query: object, rows: Rows, view: AttributeView, path: KeyPath | None) -> Rows:
+    def with_total(
+        self, query: object, rows: LabelledRows, view: AttributeView, path: KeyPath | None
+    ) -> LabelledRows:
         """The rows of a query, and a last one that counts all categories: one matrix, which one strategy answers.
 
         One that has such a row stays as it is; where ``path`` asks for a second one, that is a mistake.
@@ -201,7 +203,7 @@ class Queries:
             factor = MatrixProduct(_totalled(factor.left), factor.right)
         else:
             factor = _totalled(factor)
-        return Rows(factor, None if rows.labels is None else (*rows.labels, TOTAL_LABEL))
+        return LabelledRows(factor, None if rows.labels is None else (*rows.labels, TOTAL_LABEL))
 
     def counts_all(self, query: object, factor: LinearOperator, view: AttributeView) -> bool:
         """Whether the query has a row that counts all categories, the extra one included."""
@@ -652,11 +654,11 @@ class _Tables:
 
     def product(
         self, at: KeyPath, table: str, entry: CountedEntry, totals: Totals
-    ) -> dict[str, tuple[str, Rows]]:
+    ) -> dict[str, tuple[str, LabelledRows]]:
         """Base attribute -> the name it was asked for under, and its rows, of all that could be read."""
         wanted = self.totals(at, entry, totals)
         asked: dict[str, str] = {}
-        read: dict[str, tuple[str, Rows]] = {}
+        read: dict[str, tuple[str, LabelledRows]] = {}
         for name, query, path in _asked(at, entry):
             view = self.view(name, path)
             if view is None:
@@ -709,7 +711,7 @@ class _Tables:
             self.problems.add(path, f"there is no attribute or recode {shown(name)}; {nearest(name, known)}")
         return None
 
-    def columns(self, asked: dict[str, tuple[str, Rows]]) -> dict[str, TableColumn] | None:
+    def columns(self, asked: dict[str, tuple[str, LabelledRows]]) -> dict[str, TableColumn] | None:
         """Headings and row labels, where the matrix alone does not say under which name it was asked, or of what."""
         told = {base for base, (name, rows) in asked.items() if base != name or rows.labels is not None}
         plain = [asked[base][1] for base in told]

@@ -58,7 +58,6 @@ AnyPlan = Plan | DetailedPlan | GeographyPlan
 class _Parts:
     """What depends on the kind of plan."""
 
-    kind: str
     errors: ErrorTable
     shares: tuple[ShareTable, ...]
     methods: Methods | None
@@ -80,7 +79,6 @@ def plan_view(plan: AnyPlan) -> PlanView:
     parts = of_kind.parts(plan, stops)
     return PlanView(
         title=spec.title or "Release",
-        kind=parts.kind,
         promise=promise_of(spec, exact=parts.exact, consequences=parts.consequences),
         open_budget=spec.open_budget,
         level=plan.level,
@@ -109,17 +107,17 @@ def _parts_of_tables(plan: Plan, stops: tuple[Stop, ...]) -> _Parts:
     exact, remark = tuple(_exact(plan.exact)), left_out_words(plan)
     if remark:
         remark = f"At the plan’s own budget {remark}"
-    return _Parts("tables", errors, shares, methods_of(plan), None, exact, consequences, remark)
+    return _Parts(errors, shares, methods_of(plan), None, exact, consequences, remark)
 
 
 def _parts_of_groups(plan: DetailedPlan, stops: tuple[Stop, ...]) -> _Parts:
     errors, shares = group_errors_at(plan, stops), (level_shares(plan),)
-    return _Parts("groups", errors, shares, None, None, (), None, _implied(plan))
+    return _Parts(errors, shares, None, None, (), None, _implied(plan))
 
 
 def _parts_of_areas(plan: GeographyPlan, stops: tuple[Stop, ...]) -> _Parts:
     errors, shares = area_errors_at(plan, stops), tuple(area_shares(plan))
-    return _Parts("areas", errors, shares, None, areas_of(plan), area_exact(plan), None)
+    return _Parts(errors, shares, None, areas_of(plan), area_exact(plan), None)
 
 
 def _implied(plan: DetailedPlan) -> str:
@@ -301,7 +299,7 @@ def write_plan_page(plan: AnyPlan, path: str | PathLike[str]) -> Path:
 
 
 def _side_by_side(view: PlanView) -> list[int]:
-    amounts = [stop.factor if view.kind == "groups" else stop.loss.amount for stop in view.stops]
+    amounts = [stop.factor if view.of_levels else stop.loss.amount for stop in view.stops]
     digits = [f"{float(amount):.9e}".partition("e")[0] for amount in amounts]
     return [i for i, stop in enumerate(view.stops) if stop.kind or digits[i] in _PLAIN]
 

@@ -168,7 +168,6 @@ class PlanView:
     """
 
     title: str
-    kind: str
     promise: PromiseView
     open_budget: bool
     level: float
@@ -185,6 +184,11 @@ class PlanView:
     ledger: tuple[Fraction, Fraction] | None
     remark: str
     version: str
+
+    @property
+    def of_levels(self) -> bool:
+        """Whether every level of groups has a budget of its own: the slider multiplies all of them."""
+        return any(stop.levels for stop in self.stops)
 
     @property
     def own(self) -> int:

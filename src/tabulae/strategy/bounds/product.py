@@ -56,7 +56,7 @@ from ...domain import Workload
 from ...errors import Unsupported
 from ..deadline import check_time, now
 from ..information.residual_basis import Set, subsets
-from ..residual.search import ROOT, Asked, asked_for, loss_of
+from ..residual.search import ROOT, WorkloadGram, asked_for, loss_of
 from .dual import lowered_trace
 
 MOST_DIRECTIONS = 6
@@ -81,7 +81,9 @@ class _Polar:
     G: np.ndarray
 
 
-def product_bound(asked: Asked, directions: int = MOST_DIRECTIONS, deadline: float = math.inf) -> float:
+def product_bound(
+    asked: WorkloadGram, directions: int = MOST_DIRECTIONS, deadline: float = math.inf
+) -> float:
     """Lower bound on the loss of any strategy for tables of one product each, at non-negative coefficients.
 
     Every choice of multipliers bounds, and the best one visited is taken; the search for them ends at the
@@ -111,7 +113,7 @@ def product_bounds(
         yield from _bounds(asked_for(Workload(workload.domain, products)), directions, deadline)
 
 
-def _bounds(asked: Asked, directions: Sequence[int], deadline: float) -> Iterator[float]:
+def _bounds(asked: WorkloadGram, directions: Sequence[int], deadline: float) -> Iterator[float]:
     """The best bound so far after each number of directions."""
     scales, best = _one_direction(asked, deadline)
     ascended = None
@@ -123,7 +125,7 @@ def _bounds(asked: Asked, directions: Sequence[int], deadline: float) -> Iterato
         yield best * (1 - _ROUNDING)
 
 
-def _one_direction(asked: Asked, deadline: float) -> tuple[list[np.ndarray | None], float]:
+def _one_direction(asked: WorkloadGram, deadline: float) -> tuple[list[np.ndarray | None], float]:
     """Multipliers (their roots) by ascent, attribute by attribute, and what they bound with one direction of each."""
     root = ROOT[2]
     scales = [None if g is None else np.full(g.shape[1], g.shape[1] ** -0.5) for g in asked.grams]
@@ -270,7 +272,7 @@ Level = tuple[tuple[int, int], ...]
 
 
 def _refined(
-    asked: Asked, scales: Sequence[np.ndarray | None], most: int, deadline: float = math.inf
+    asked: WorkloadGram, scales: Sequence[np.ndarray | None], most: int, deadline: float = math.inf
 ) -> float:
     """The bound of up to ``most`` directions at given multipliers, rounded down; 0 where there is no room or time."""
     found = _fitting(asked, scales, most)
@@ -286,7 +288,7 @@ def _refined(
     return (total / (1 + wrong) ** (longest / 2)) ** 2
 
 
-def _fitting(asked: Asked, scales: Sequence[np.ndarray | None], most: int) -> Found | None:
+def _fitting(asked: WorkloadGram, scales: Sequence[np.ndarray | None], most: int) -> Found | None:
     """As many directions as leave no stack too large; None where two are too many."""
     for m in range(most, 1, -1):
         found = [
@@ -298,13 +300,13 @@ def _fitting(asked: Asked, scales: Sequence[np.ndarray | None], most: int) -> Fo
     return None
 
 
-def _columns(asked: Asked, found: Found) -> int:
+def _columns(asked: WorkloadGram, found: Found) -> int:
     """Columns of the widest stack, that of R empty."""
     more = [0 if f is None else len(f[0].K) - 1 for f in found]
     return sum(math.prod(more[i] for i in q) for q in asked.sums.sets)
 
 
-def _stacks(asked: Asked, found: Found) -> Iterator[tuple[set[int], list[_Part]]]:
+def _stacks(asked: WorkloadGram, found: Found) -> Iterator[tuple[set[int], list[_Part]]]:
     """Each set R with N_R, where that is not zero."""
     holders: dict[Set, list[int]] = {}
     for term, mention in enumerate(asked.sums.mentions):
@@ -315,7 +317,7 @@ def _stacks(asked: Asked, found: Found) -> Iterator[tuple[set[int], list[_Part]]
             yield set(R), parts
 
 
-def _stack(asked: Asked, found: Found, inside: set[int], terms: Sequence[int]) -> list[_Part]:
+def _stack(asked: WorkloadGram, found: Found, inside: set[int], terms: Sequence[int]) -> list[_Part]:
     """N_R for one set of attributes: a part for all tables that ask the same beside it."""
     weights: dict[tuple[Matrix, ...], float] = {}
     raised: dict[tuple[Matrix, ...], dict[Matrix, float]] = {}
@@ -365,7 +367,9 @@ _GAIN = 2e-4  # relative gain of a round at which it ends
 _LOOKED_UP = 600_000  # columns that all rounds may look up: a second or two
 
 
-def _ascended(asked: Asked, scales: Sequence[np.ndarray | None], deadline: float) -> list[np.ndarray | None]:
+def _ascended(
+    asked: WorkloadGram, scales: Sequence[np.ndarray | None], deadline: float
+) -> list[np.ndarray | None]:
     """Multipliers (their roots) at which a few directions bound more.
 
     With Q held, ``<W D^1/2, Q>`` is linear in each ``s_i = D_i^1/2 1``, so that it is largest along its slope there.
@@ -388,7 +392,7 @@ def _ascended(asked: Asked, scales: Sequence[np.ndarray | None], deadline: float
     return reached
 
 
-def _looked_up(asked: Asked, found: Found) -> float:
+def _looked_up(asked: WorkloadGram, found: Found) -> float:
     """How many columns :meth:`_Slopes.add` looks up for the stack of all tables."""
     sizes = [0 if f is None else len(f[0].K) for f in found]
     levels = sum(math.prod(sizes[i] or 1 for i in mention) for mention in set(asked.sums.mentions))

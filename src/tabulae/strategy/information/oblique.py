@@ -27,7 +27,7 @@ from ...linalg import LinearOperator, Total
 from ..block import products
 from .kron import range_variance
 from .moments import Profile, coefficient_statistics, kron_vectors, scaled
-from .oblique_spaces import Axis, Space, structure_of
+from .oblique_spaces import ObliqueAxis, Space, structure_of
 from .protocol import MeasuredStrategy, is_flat, refuse_not_estimable
 from .residual_basis import Set, subsets
 
@@ -190,7 +190,7 @@ class ObliqueInformation:
 class _Table:
     """A matrix over the domain as a sum of products over merged cells; equal ``key``, equal up to the attributes."""
 
-    def __init__(self, operator: LinearOperator, axes: Sequence[Axis]) -> None:
+    def __init__(self, operator: LinearOperator, axes: Sequence[ObliqueAxis]) -> None:
         self.terms = products(operator)
         self.m = operator.shape[0]
         self.axes = axes

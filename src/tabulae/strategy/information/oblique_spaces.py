@@ -34,7 +34,7 @@ _OUTSIDE = 1e-10  # of a part's squared norm that may lie outside what is measur
 
 
 @dataclass(frozen=True, eq=False)
-class Axis:
+class ObliqueAxis:
     """One attribute: the cells that the blocks tell apart, and a over them. Equal ones have one ``number``."""
 
     partition: Partition
@@ -65,7 +65,7 @@ class Space:
     ``rows`` are the measured matrices in the same form; ``complete`` says that they ask all that there is to ask.
     """
 
-    axes: tuple[Axis, ...]
+    axes: tuple[ObliqueAxis, ...]
     rows: tuple[np.ndarray, ...]
     number: int
 
@@ -145,25 +145,25 @@ def _pseudo_inverse(rows: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 @dataclass(frozen=True)
-class Structure:
+class ObliqueStructure:
     """Every attribute's axis, and the space of each set by the block that measures it.
 
     ``leans`` are the matrices B_SR of each block that leans, by R.
     """
 
-    axes: tuple[Axis, ...]
+    axes: tuple[ObliqueAxis, ...]
     sets: tuple[Set, ...]
     spaces: tuple[Space, ...]
     leans: tuple[Mapping[Set, np.ndarray], ...]
 
 
-def structure_of(strategy: MeasuredStrategy) -> Structure | None:
+def structure_of(strategy: MeasuredStrategy) -> ObliqueStructure | None:
     """The spaces that the blocks measure, recognised from the blocks alone; None for anything else."""
     return _structure(strategy.domain.shape, tuple(block.query for block in strategy.blocks))
 
 
 @lru_cache(maxsize=8)
-def _structure(shape: tuple[int, ...], queries: tuple[LinearOperator, ...]) -> Structure | None:
+def _structure(shape: tuple[int, ...], queries: tuple[LinearOperator, ...]) -> ObliqueStructure | None:
     asked = [_factors(query, len(shape)) for query in queries]
     if len(queries) < 2 or any(found is None for found in asked):
         return None
@@ -189,7 +189,9 @@ def _structure(shape: tuple[int, ...], queries: tuple[LinearOperator, ...]) -> S
 Rows = tuple[np.ndarray, ...]
 
 
-def _without_leans(axes: tuple[Axis, ...], sets: Sequence[Set], rows: Sequence[Rows]) -> Structure:
+def _without_leans(
+    axes: tuple[ObliqueAxis, ...], sets: Sequence[Set], rows: Sequence[Rows]
+) -> ObliqueStructure:
     numbers: dict[Hashable, int] = {}
     spaces: dict[int, Space] = {}  # of one number once, so that what is computed of one serves all
     out = []
@@ -197,10 +199,12 @@ def _without_leans(axes: tuple[Axis, ...], sets: Sequence[Set], rows: Sequence[R
         key = tuple(map(id, matrices)), tuple(axes[i].number for i in s)
         number = numbers.setdefault(key, len(numbers))
         out.append(spaces.setdefault(number, Space(tuple(axes[i] for i in s), matrices, number)))
-    return Structure(axes, tuple(sets), tuple(out), tuple({} for _ in sets))
+    return ObliqueStructure(axes, tuple(sets), tuple(out), tuple({} for _ in sets))
 
 
-def _with_leans(axes: tuple[Axis, ...], sets: Sequence[Set], rows: Sequence[Rows]) -> Structure | None:
+def _with_leans(
+    axes: tuple[ObliqueAxis, ...], sets: Sequence[Set], rows: Sequence[Rows]
+) -> ObliqueStructure | None:
     """The same where explicit matrices lean; None where one leans on what is not measured, or has dependent rows."""
     own: dict[Hashable, Rows] = {}
     apart = []
@@ -240,7 +244,10 @@ def _with_leans(axes: tuple[Axis, ...], sets: Sequence[Set], rows: Sequence[Rows
 
 
 def _leans(
-    matrix: np.ndarray, axes: Sequence[Axis], below: Sequence[tuple[int, ...]], spaces: Sequence[Space | None]
+    matrix: np.ndarray,
+    axes: Sequence[ObliqueAxis],
+    below: Sequence[tuple[int, ...]],
+    spaces: Sequence[Space | None],
 ) -> Mapping[Set, np.ndarray] | None:
     """B of one matrix by the places of R; None where what it leans on is not measured."""
     size = float(np.square(matrix).sum())
@@ -255,7 +262,7 @@ def _leans(
     return out
 
 
-def _cut_along(matrix: np.ndarray, axes: Sequence[Axis], places: Sequence[int]) -> np.ndarray:
+def _cut_along(matrix: np.ndarray, axes: Sequence[ObliqueAxis], places: Sequence[int]) -> np.ndarray:
     """``M (P_R (x) a)``, R at some places, (m, cells of R)."""
     rows = matrix.reshape(-1, *(len(axis.cut) for axis in axes))
     for q in range(len(axes))[::-1]:
@@ -312,7 +319,7 @@ class _Written:
 
 def _axes(
     merges: Sequence[Partition], sets: Sequence[Set], rows: Sequence[tuple[np.ndarray, ...]]
-) -> tuple[Axis, ...] | None:
+) -> tuple[ObliqueAxis, ...] | None:
     """a of every attribute; None where for one of them what is asked includes the total."""
     asked: list[dict[Hashable, np.ndarray]] = [{} for _ in merges]
     for s, matrices in zip(sets, rows, strict=True):
@@ -331,7 +338,7 @@ def _axes(
         cut = cuts[key]
         if cut is None:
             return None
-        axes.append(Axis(merge, cut, numbers.setdefault((key, merge), len(numbers))))
+        axes.append(ObliqueAxis(merge, cut, numbers.setdefault((key, merge), len(numbers))))
     return tuple(axes)
 
 

@@ -33,7 +33,19 @@ from scipy.optimize import minimize
 
 from ..information.residual_basis import Set
 from ..methods import Settings
-from .spaces import EXPLICIT, Form, Kind, Lean, Optimum, Part, Solution, Spaces, cut_rows, rows_of, solved
+from .spaces import (
+    EXPLICIT,
+    Lean,
+    Optimum,
+    Part,
+    SetKind,
+    Solution,
+    Spaces,
+    TableForm,
+    cut_rows,
+    rows_of,
+    solved,
+)
 
 _RANK = 1e-7  # singular values of what is asked below this share of the largest are rounding
 _SAME = 1e-9  # relative difference at which two sides of a set count as alike
@@ -45,7 +57,7 @@ _SETTLED, _FEWEST, _MOST = 1e-7, 5, 200  # of the search; its evaluations
 _GAIN = 1e-3  # of the loss, below which spaces stay as they are
 _WORK, _SECONDS = 1e9, 2e-8  # rows squared times cells of all evaluations, and what one takes of a core
 
-Found = list[tuple[tuple[Set, ...], Kind, Solution]]
+Found = list[tuple[tuple[Set, ...], SetKind, Solution]]
 """Sets, what is asked of them, and its optimum."""
 
 
@@ -145,7 +157,7 @@ class Leanings:
         self._starts: dict[object, np.ndarray] = {}
 
     # what leans on what --------------------------------------------------------------------------------------
-    def _may_lean(self, kind: Kind) -> bool:
+    def _may_lean(self, kind: SetKind) -> bool:
         """Sets of few rows that no table goes beyond; of three attributes or more none may change places."""
         colours = kind.colours
         if len(colours) < 2 or any(part.outside for part in kind.parts):
@@ -164,7 +176,7 @@ class Leanings:
             return False
         return cells <= EXPLICIT or sum(len(_explicit(part)) for part in kind.parts) <= _ROWS
 
-    def _may_shift(self, kind: Kind) -> bool:
+    def _may_shift(self, kind: SetKind) -> bool:
         """One attribute, all of whose sets lean: no product is tied to its a."""
         leaning = {one.kind for one in self._leaning}
         return (
@@ -176,7 +188,7 @@ class Leanings:
             )
         )
 
-    def _below(self, kind: Kind) -> set[int]:
+    def _below(self, kind: SetKind) -> set[int]:
         """The kinds of the subsets of a kind's sets."""
         s = kind.sets[0]
         return {self._kind_of[below] for size in range(1, len(s)) for below in combinations(s, size)}
@@ -226,12 +238,12 @@ class Leanings:
             out.append(one if signs is None or _changes_places(one) else replace(one, signs=None))
         return out
 
-    def _cut(self, kind: Kind, places: tuple[int, ...]) -> np.ndarray:
+    def _cut(self, kind: SetKind, places: tuple[int, ...]) -> np.ndarray:
         """``w W_T (P (x) a)`` of all tables of a kind that none goes beyond, P at some places, (m, cells there)."""
         rows = []
         for part in kind.parts:
             at = tuple(places.index(q) if q in places else None for q in part.places if q is not None)
-            view = Part(Form(part.form.roles, rows=_explicit(part)), part.weight, at, part.colours)
+            view = Part(TableForm(part.form.roles, rows=_explicit(part)), part.weight, at, part.colours)
             cut = cut_rows(view, self._a, None)
             rows.append(math.sqrt(part.weight) * cut.reshape(len(cut), -1))
         return np.concatenate(rows)

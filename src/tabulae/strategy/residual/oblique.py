@@ -43,7 +43,7 @@ from ..strategy import Strategy, unit_rmse
 from .leaning import leaning
 from .planner import TOGETHER, seconds, shared_strategy, split
 from .search import LEAST, crossed_sets
-from .spaces import Kind, Lean, Optimum, Part, Solution, Spaces
+from .spaces import Lean, Optimum, Part, SetKind, Solution, Spaces
 
 _STEPS = (4, 8, 16, 32)  # whole numbers of a cut, to a cell
 _AS_GOOD = 2e-5  # relative loss at which a coarser cut is as good
@@ -197,7 +197,7 @@ class _Ladders:
         self._bases: dict[int, np.ndarray] = {}
         self._known: dict[int, _Ladder] = {}
 
-    def measured(self, kind: Kind, solution: Solution) -> list[Measured]:
+    def measured(self, kind: SetKind, solution: Solution) -> list[Measured]:
         """What is measured of a set, an attribute at a time or as a whole, within the bits that a block may take."""
         if not kind.colours:
             return [Measured(Total(1), 0, 1.0, solution.root**2 / solution.scale)]
@@ -247,7 +247,7 @@ class _Ladders:
             return self._basis(colour)
         return _independent([_centred_rows(_integers(gram), 1, self._cuts[colour])], len(optimum.rows))
 
-    def _set_rows(self, kind: Kind, rank: int, leans: Sequence[Lean] = ()) -> np.ndarray:
+    def _set_rows(self, kind: SetKind, rank: int, leans: Sequence[Lean] = ()) -> np.ndarray:
         """The same of a set as a whole, and below them those of the subsets that it leans on."""
         if rank == math.prod(len(self._cuts[c]) - 1 for c in kind.colours):
             own = reduce(np.kron, [self._basis(c) for c in kind.colours], np.ones((1, 1), dtype=np.int64))

@@ -44,7 +44,18 @@ from ..information.residual import set_shares
 from ..information.residual_basis import Basis, Set, basis_of, closure
 from ..methods import Settings
 from ..strategy import Strategy
-from .search import LEAST, ROOT, WIDEST, Asked, alike, asked_of, basis_traces, crossed_sets, mixtures, search
+from .search import (
+    LEAST,
+    ROOT,
+    WIDEST,
+    WorkloadGram,
+    alike,
+    asked_of,
+    basis_traces,
+    crossed_sets,
+    mixtures,
+    search,
+)
 
 _FREE = 1e-6  # share of the error that the group of the total may bring where it costs nothing
 _CUTS, _STEPS = 60, 500
@@ -173,7 +184,7 @@ class SetWeights:
 
 
 @dataclass(frozen=True)
-class Grid:
+class ScaledBasis:
     """``2^-exponent * matrix`` stands for the real basis."""
 
     matrix: np.ndarray
@@ -226,7 +237,7 @@ def share_grids(
     sets: Iterable[Set],
     sizes: Sequence[int],
     p: int,
-) -> list[Grid | None]:
+) -> list[ScaledBasis | None]:
     """Each basis on the coarsest grid that loses nothing that matters, within the bits that a group may take.
 
     ``sizes`` are the largest entries of the attributes whose basis is no grid's matter.
@@ -255,7 +266,7 @@ class _Ladder:
 
     def __init__(self, basis: np.ndarray, weights: SetWeights, p: int) -> None:
         self._basis, self._weights, self._p = basis, weights, p
-        self._known: dict[int, Grid] = {}
+        self._known: dict[int, ScaledBasis] = {}
         beside, total = _parts(np.linalg.inv(np.vstack([np.ones(basis.shape[1]), basis])), weights)
         target = total + beside * (1 + _NEGLIGIBLE)  # the total's part is known but for a constant
         self.bits = _FIRST
@@ -264,10 +275,12 @@ class _Ladder:
         while self.bits > _COARSEST and self._at(self.bits - 1).loss <= target:
             self.bits -= 1
 
-    def _at(self, bits: int) -> Grid:
+    def _at(self, bits: int) -> ScaledBasis:
         if bits not in self._known:
             matrix = to_grid(self._basis, bits, self._p)
-            self._known[bits] = Grid(matrix.astype(np.int64), bits, loss_on(matrix, self._weights, self._p))
+            self._known[bits] = ScaledBasis(
+                matrix.astype(np.int64), bits, loss_on(matrix, self._weights, self._p)
+            )
         return self._known[bits]
 
     def coarser(self) -> bool:
@@ -275,7 +288,7 @@ class _Ladder:
         self.bits -= 1
         return bool(np.isfinite(self._at(self.bits).loss))
 
-    def grid(self) -> Grid:
+    def grid(self) -> ScaledBasis:
         return self._at(self.bits)
 
 
@@ -324,7 +337,9 @@ def shared_strategy(workload: Workload, settings: Settings) -> Strategy:
     )
 
 
-def _weights(asked: Asked, reals: Sequence[np.ndarray | None], settings: Settings) -> list[SetWeights | None]:
+def _weights(
+    asked: WorkloadGram, reals: Sequence[np.ndarray | None], settings: Settings
+) -> list[SetWeights | None]:
     """What rounding each basis is judged by: the slopes of the whole error at the real bases."""
     traces = [
         asked.closed[i] if basis is None else basis_traces(basis, asked.grams[i])  # type: ignore[arg-type]
@@ -365,7 +380,7 @@ def _split_over(
     )
 
 
-def _lower(merged: Workload, asked: Asked, settings: Settings) -> float | None:
+def _lower(merged: Workload, asked: WorkloadGram, settings: Settings) -> float | None:
     """The dual bound where residual groups meet it: one attribute, or tables that are one product together.
 
     Marginals need none: the SVD bound is theirs; others have one with multipliers that are a product.

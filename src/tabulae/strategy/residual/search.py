@@ -57,7 +57,7 @@ _SETTLED = {2: 1e-6, 1: 1e-2}  # relative gain of a sweep at which the search en
 
 
 @dataclass(frozen=True)
-class Asked:
+class WorkloadGram:
     """W'W over merged cells: ``sum_l c_l (x)_i V_i,index[l, i]``.
 
     ``grams[i]`` (k, n, n) holds the matrices of an attribute that a basis is searched for, symmetric parts; None
@@ -106,7 +106,7 @@ def loss_of(v: np.ndarray, root: float) -> float:
     return float((v**root).sum() ** (1 / root))
 
 
-def search(asked: Asked, settings: Settings) -> list[np.ndarray | None]:
+def search(asked: WorkloadGram, settings: Settings) -> list[np.ndarray | None]:
     """A basis (n-1, n) of column norm 1 for each attribute that needs one, by descent in turn."""
     wide = max((g.shape[1] for g in asked.grams if g is not None), default=0)
     if wide > WIDEST:
@@ -139,7 +139,7 @@ def search(asked: Asked, settings: Settings) -> list[np.ndarray | None]:
     return bases
 
 
-def _grams(asked: Asked, i: int) -> np.ndarray:
+def _grams(asked: WorkloadGram, i: int) -> np.ndarray:
     grams = asked.grams[i]
     assert grams is not None
     return grams
@@ -262,12 +262,12 @@ def _descend(
     return better / _norms(better, p)
 
 
-def asked_for(workload: Workload) -> Asked:
+def asked_for(workload: Workload) -> WorkloadGram:
     """What a workload asks of each attribute under Gaussian noise, its cells merged and its closure listed."""
     return asked_of(workload.merge()[0], closure(crossed_sets(workload)), Settings("gaussian"))
 
 
-def asked_of(merged: Workload, sets: tuple[Set, ...], settings: Settings) -> Asked:
+def asked_of(merged: Workload, sets: tuple[Set, ...], settings: Settings) -> WorkloadGram:
     """What a workload over merged cells asks of each attribute, term by term of W'W."""
     terms = merged.gram_terms()
     coefficients = np.array([c for c, _ in terms])
@@ -286,7 +286,9 @@ def asked_of(merged: Workload, sets: tuple[Set, ...], settings: Settings) -> Ask
         grams.append(None if len(pairs) == len(place) else _symmetric(list(place)))
     mentions = tuple(tuple(np.flatnonzero(row).tolist()) for row in crossed)
     sums = SetSums(sets, mentions)
-    asked = Asked(coefficients, index, tuple(grams), tuple(closed), sums, settings.neighbours == "replace")
+    asked = WorkloadGram(
+        coefficients, index, tuple(grams), tuple(closed), sums, settings.neighbours == "replace"
+    )
     if not np.any(coefficients):
         raise InvalidArgument("the tables count no cell: leave out tables of nothing")
     return asked

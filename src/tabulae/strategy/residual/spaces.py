@@ -69,7 +69,7 @@ _ITERATIONS, _SETTLED = 30, 2e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class TableForm:
     """What one table asks of the attributes that it crosses, apart from which these are.
 
     ``grams`` (n_i, n_i) an attribute for one product, ``rows`` (m, n_1, .., n_k) for any other table. Attributes of
@@ -97,7 +97,7 @@ def _root(V: np.ndarray) -> np.ndarray:
 class Ask:
     """One table: its form, the attributes that it crosses, and its weight squared."""
 
-    form: Form
+    form: TableForm
     crossed: Set
     weight: float
 
@@ -109,7 +109,7 @@ class Part:
     ``places`` are those of the table's attributes in S, None beyond it; ``colours`` are the attributes' own.
     """
 
-    form: Form
+    form: TableForm
     weight: float
     places: tuple[int | None, ...]
     colours: tuple[int, ...]
@@ -125,7 +125,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Kind:
+class SetKind:
     """Sets of attributes that are asked alike: how many, the colours of their attributes, the tables that ask."""
 
     sets: tuple[Set, ...]
@@ -329,7 +329,7 @@ class Spaces:
         return [self._optimum(k, kind, a, tolerance, known) for k, kind in enumerate(self.kinds)]
 
     def _optimum(
-        self, k: int, kind: Kind, a: Sequence[np.ndarray], tolerance: float, known: dict[Hashable, Optimum]
+        self, k: int, kind: SetKind, a: Sequence[np.ndarray], tolerance: float, known: dict[Hashable, Optimum]
     ) -> Solution:
         if not kind.is_product:
             rows = np.concatenate([rows_of(part, kind, a) for part in kind.parts])
@@ -428,7 +428,7 @@ def _total(V: np.ndarray, cut: np.ndarray) -> float:
     return value if value > CANCELLED * size else 0.0
 
 
-def rows_of(part: Part, kind: Kind, a: Sequence[np.ndarray]) -> np.ndarray:
+def rows_of(part: Part, kind: SetKind, a: Sequence[np.ndarray]) -> np.ndarray:
     """``w W_T (P_S (x) a_{T-S})``, or for a product rows with the same Gram matrix: (m, cells of S)."""
     cells = math.prod(len(a[c]) for c in kind.colours)
     if part.form.grams is not None:
@@ -456,7 +456,7 @@ def cut_rows(part: Part, a: Sequence[np.ndarray], left: int | None) -> np.ndarra
     return rows
 
 
-def _slopes(kind: Kind, found: Solution, a: Sequence[np.ndarray]) -> list[tuple[int, np.ndarray]]:
+def _slopes(kind: SetKind, found: Solution, a: Sequence[np.ndarray]) -> list[tuple[int, np.ndarray]]:
     """(colour, slope of sqrt L_S by its a), attribute by attribute and table by table."""
     out: list[tuple[int, np.ndarray]] = []
     if found.is_nothing:
@@ -473,7 +473,7 @@ def _slopes(kind: Kind, found: Solution, a: Sequence[np.ndarray]) -> list[tuple[
     return out
 
 
-def _product_slopes(kind: Kind, found: Solution, a: Sequence[np.ndarray]):
+def _product_slopes(kind: SetKind, found: Solution, a: Sequence[np.ndarray]):
     part = kind.parts[0]
     assert part.form.grams is not None
     for q, optimum in zip(part.inside, found.factors, strict=True):
@@ -548,7 +548,7 @@ class _Forms:
 
     def __init__(self, merged: Workload) -> None:
         self._merged = merged
-        self._known: dict[Hashable, Form] = {}
+        self._known: dict[Hashable, TableForm] = {}
         self._grams: dict[LinearOperator, np.ndarray] = {}
         self._roles: dict[Hashable, int] = {}
 
@@ -562,7 +562,7 @@ class _Forms:
         key = id(matrix), sizes  # equal tables share it, and their terms keep it
         if key not in self._known:
             rows = matrix.astype(float).reshape(-1, *sizes)
-            self._known[key] = Form(self._exchangeable(rows, key), rows=rows)
+            self._known[key] = TableForm(self._exchangeable(rows, key), rows=rows)
         return Ask(self._known[key], crossed, weight)
 
     def _product(self, table: Table, weight: float) -> Ask:
@@ -579,7 +579,7 @@ class _Forms:
         if key not in self._known:
             grams = tuple(self._gram(f) for f in key)
             roles = tuple(self._number((V.shape, V.tobytes())) for V in grams)
-            self._known[key] = Form(roles, grams=grams)
+            self._known[key] = TableForm(roles, grams=grams)
         return Ask(self._known[key], crossed, weight)
 
     def _gram(self, factor: LinearOperator) -> np.ndarray:
@@ -641,7 +641,7 @@ def _numbered(labels: Sequence[Hashable]) -> list[int]:
     return [numbers.setdefault(label, len(numbers)) for label in labels]
 
 
-def _kinds(sets: Sequence[Set], asks: Sequence[Ask], colours: Sequence[int]) -> list[Kind]:
+def _kinds(sets: Sequence[Set], asks: Sequence[Ask], colours: Sequence[int]) -> list[SetKind]:
     """The sets that are asked for, alike ones together."""
     position = {s: k for k, s in enumerate(sets)}
     parts: list[dict[Hashable, Part]] = [{} for _ in sets]
@@ -660,14 +660,14 @@ def _kinds(sets: Sequence[Set], asks: Sequence[Ask], colours: Sequence[int]) -> 
                 of_set[view] = Part(ask.form, ask.weight, places, table_colours)
             else:
                 of_set[view] = Part(known.form, known.weight + ask.weight, known.places, known.colours)
-    kinds: dict[Hashable, tuple[list[Set], Kind]] = {}
+    kinds: dict[Hashable, tuple[list[Set], SetKind]] = {}
     for s, of_set in zip(sets, parts, strict=True):
         own = tuple(colours[i] for i in s)
         key = own, frozenset((view, part.weight) for view, part in of_set.items())
         if key not in kinds:
-            kinds[key] = [], Kind((), own, tuple(of_set.values()))
+            kinds[key] = [], SetKind((), own, tuple(of_set.values()))
         kinds[key][0].append(s)
-    return [Kind(tuple(members), kind.colours, kind.parts) for members, kind in kinds.values()]
+    return [SetKind(tuple(members), kind.colours, kind.parts) for members, kind in kinds.values()]
 
 
 def _asked_alike(asks: Sequence[Ask], colours: Sequence[int], shape: Sequence[int]) -> set[int]:

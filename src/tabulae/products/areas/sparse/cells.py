@@ -27,7 +27,7 @@ MOST_ACROSS = 1_024
 
 
 @dataclass(frozen=True, eq=False)
-class Sparse:
+class SparseCounts:
     """Counts that are not 0, of some rows each: row u has ``people[i]`` in ``key[i]`` for first[u] <= i < first[u + 1].
 
     Keys rise within a row.
@@ -38,7 +38,7 @@ class Sparse:
     people: np.ndarray
 
     @classmethod
-    def of(cls, rows: int, row: np.ndarray, key: np.ndarray, people: np.ndarray) -> Sparse:
+    def of(cls, rows: int, row: np.ndarray, key: np.ndarray, people: np.ndarray) -> SparseCounts:
         """Add up entries of one row and key; entries of no people are left out."""
         order = np.lexsort((key, row))
         row, key, people = row[order], key[order], people[order]
@@ -57,34 +57,34 @@ class Sparse:
         """Shape (entries,): the row of each entry."""
         return np.repeat(np.arange(self.rows), np.diff(self.first))
 
-    def take(self, rows: np.ndarray) -> Sparse:
+    def take(self, rows: np.ndarray) -> SparseCounts:
         """Some rows, in this order."""
         length = self.first[rows + 1] - self.first[rows]
         first = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
         at = np.arange(first[-1]) + np.repeat(self.first[rows] - first[:-1], length)
-        return Sparse(first, self.key[at], self.people[at])
+        return SparseCounts(first, self.key[at], self.people[at])
 
-    def labelled(self, label: np.ndarray) -> Sparse:
+    def labelled(self, label: np.ndarray) -> SparseCounts:
         """Added up by a label that does not fall where keys rise: shape (keys,)."""
         row, key = self.row, label[self.key]
         starts = np.flatnonzero((np.diff(row, prepend=-1) != 0) | (np.diff(key, prepend=-1) != 0))
         sums = np.add.reduceat(self.people, starts) if row.size else self.people
         first = np.searchsorted(row[starts], np.arange(self.rows + 1)).astype(np.int64)
-        return Sparse(first, key[starts], sums)
+        return SparseCounts(first, key[starts], sums)
 
-    def is_like(self, other: Sparse) -> bool:
+    def is_like(self, other: SparseCounts) -> bool:
         """Whether the counts are the same."""
         pairs = (self.first, other.first), (self.key, other.key), (self.people, other.people)
         return all(np.array_equal(mine, theirs) for mine, theirs in pairs)
 
     @classmethod
-    def none(cls) -> Sparse:
+    def none(cls) -> SparseCounts:
         """No rows."""
         empty = np.zeros(0, np.int64)
         return cls(np.zeros(1, np.int64), empty, empty)
 
     @classmethod
-    def joined(cls, parts: Sequence[Sparse]) -> Sparse:
+    def joined(cls, parts: Sequence[SparseCounts]) -> SparseCounts:
         """The rows of all parts, one part after the other."""
         ends = np.cumsum([0, *(part.key.size for part in parts)])
         first = [part.first[:-1] + end for part, end in zip(parts, ends[:-1], strict=True)]
@@ -104,7 +104,7 @@ class HeldMargin:
     """
 
     margin: Margin
-    counts: Sparse
+    counts: SparseCounts
 
     def check(self, plan: SpinePlan) -> None:
         """Refuse counts that are not of this plan's leaves and of this margin's cells, or not people."""
@@ -179,7 +179,7 @@ class CountedCells:
     """
 
     place: np.ndarray
-    held: Sparse
+    held: SparseCounts
     passes: tuple[PassCells, ...]
 
     @classmethod
@@ -433,13 +433,13 @@ class _Strata:
             for name, before, after in zip(("leaf", "stratum", "row", "people"), old, columns, strict=True)
         })  # fmt: skip
 
-    def counts(self, known: np.ndarray) -> Sparse:
+    def counts(self, known: np.ndarray) -> SparseCounts:
         """What is held of each leaf by held cell, given the numbers ``stratum * rows + row`` of those."""
         if self.held is None:
             none = np.zeros(0, np.int64)
-            return Sparse(np.zeros(self.leaves + 1, np.int64), none, none)
+            return SparseCounts(np.zeros(self.leaves + 1, np.int64), none, none)
         key = np.searchsorted(known, self.stratum * self.held.margin.size + self.row)
-        return Sparse.of(self.leaves, self.leaf, key, self.people)
+        return SparseCounts.of(self.leaves, self.leaf, key, self.people)
 
 
 def _number(sets: dict[bytes, int], cells: list[np.ndarray], dense: np.ndarray) -> int:

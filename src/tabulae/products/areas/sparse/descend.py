@@ -10,7 +10,7 @@ import numpy as np
 
 from ....errors import InvalidArgument
 from ..spine_plan import SpinePlan, estimation_variance
-from .cells import MOST_UNKNOWNS, CountedCells, PassCells, Sparse
+from .cells import MOST_UNKNOWNS, CountedCells, PassCells, SparseCounts
 from .divide import answers_of, least_squares, runs_of
 from .whole import round_runs
 
@@ -47,7 +47,7 @@ class SupportedCounts:
     """Whole counts of every node, by cell, and how often least squares stopped early."""
 
     cells: CountedCells
-    nodes: Sparse
+    nodes: SparseCounts
     divisions: int
     unconverged: int
     answers: int
@@ -96,20 +96,20 @@ def descend(plan: SpinePlan, cells: CountedCells, tolerance: float = TOLERANCE) 
     """
     held = _held_of_nodes(plan, cells)
     work = _Work(plan, cells, tolerance)
-    root = Sparse(np.array([0, cells.size]), np.arange(cells.size), np.zeros(cells.size, np.int64))
+    root = SparseCounts(np.array([0, cells.size]), np.arange(cells.size), np.zeros(cells.size, np.int64))
     found = [(yield from work.divided(root, np.zeros(1, np.int64), np.zeros(1, np.int64), held, rooted=True))]
     for depth in range(1, len(plan.depths)):
         nodes = np.arange(plan.depths[depth].start, plan.depths[depth].stop)
         above = plan.depths[depth - 1].start
-        parts = [Sparse.none()]
+        parts = [SparseCounts.none()]
         for some in _families(plan, nodes, found[-1]):
             own = plan.tree.parent[some]
             parents, which = np.unique(own, return_inverse=True)
             parts.append(
                 (yield from work.divided(found[-1].take(parents - above), some, which, held, rooted=False))
             )
-        found.append(Sparse.joined(parts))
-    return SupportedCounts(cells, Sparse.joined(found), work.divisions, work.unconverged, work.answers)
+        found.append(SparseCounts.joined(parts))
+    return SupportedCounts(cells, SparseCounts.joined(found), work.divisions, work.unconverged, work.answers)
 
 
 def estimate_supported(
@@ -129,7 +129,7 @@ def estimate_supported(
         answers = answer(asked)
 
 
-def _families(plan: SpinePlan, nodes: np.ndarray, above: Sparse) -> list[np.ndarray]:
+def _families(plan: SpinePlan, nodes: np.ndarray, above: SparseCounts) -> list[np.ndarray]:
     """The nodes of a depth in runs of whole families with about so many unknowns each."""
     parent = plan.tree.parent[nodes]
     width = np.diff(above.first)[parent - plan.depths[plan.depth[parent[0]]].start]
@@ -139,22 +139,22 @@ def _families(plan: SpinePlan, nodes: np.ndarray, above: Sparse) -> list[np.ndar
     return np.split(nodes, cuts[:-1])
 
 
-def _held_of_nodes(plan: SpinePlan, cells: CountedCells) -> Sparse:
+def _held_of_nodes(plan: SpinePlan, cells: CountedCells) -> SparseCounts:
     """What is held of every node: leaves' counts, added up the tree."""
     held = cells.held
     if not held.key.size:
-        return Sparse(np.zeros(plan.tree.size + 1, np.int64), held.key, held.people)
+        return SparseCounts(np.zeros(plan.tree.size + 1, np.int64), held.key, held.people)
     depth = len(plan.depths)
     row, key, people = plan.tree.leaf[held.row], held.key, held.people
-    parts: list[Sparse] = []
+    parts: list[SparseCounts] = []
     for d in reversed(range(depth)):
         nodes = plan.depths[d]
         here = row >= nodes.start
-        own = Sparse.of(nodes.stop - nodes.start, row[here] - nodes.start, key[here], people[here])
+        own = SparseCounts.of(nodes.stop - nodes.start, row[here] - nodes.start, key[here], people[here])
         parts.append(own)
         row = np.concatenate([row[~here], plan.tree.parent[own.row + nodes.start]])
         key, people = np.concatenate([key[~here], own.key]), np.concatenate([people[~here], own.people])
-    return Sparse.joined(parts[::-1])
+    return SparseCounts.joined(parts[::-1])
 
 
 @dataclass(eq=False)
@@ -170,8 +170,8 @@ class _Work:
     weights: dict[int, np.ndarray] = field(default_factory=dict)
 
     def divided(
-        self, parents: Sparse, nodes: np.ndarray, which: np.ndarray, held: Sparse, *, rooted: bool
-    ) -> Generator[Asked, np.ndarray, Sparse]:
+        self, parents: SparseCounts, nodes: np.ndarray, which: np.ndarray, held: SparseCounts, *, rooted: bool
+    ) -> Generator[Asked, np.ndarray, SparseCounts]:
         """The counts of children, pass by pass.
 
         Args:
@@ -189,14 +189,14 @@ class _Work:
     def _pass(
         self,
         step: PassCells,
-        parents: Sparse,
+        parents: SparseCounts,
         nodes: np.ndarray,
         which: np.ndarray,
-        held: Sparse,
+        held: SparseCounts,
         *,
         free: bool,
         rooted: bool,
-    ) -> Generator[Asked, np.ndarray, Sparse]:
+    ) -> Generator[Asked, np.ndarray, SparseCounts]:
         child, begin, run, total, lost = runs_of(
             parents.first, parents.key, step.outer, which, held.first, held.key, held.people, free
         )
@@ -227,7 +227,7 @@ class _Work:
         key = parents.key[np.repeat(begin - run[:-1], np.diff(run)) + np.arange(run[-1])]
         kept = np.flatnonzero(found)
         first = np.searchsorted(kept, run[child])
-        return Sparse(first.astype(np.int64), key[kept], found[kept])
+        return SparseCounts(first.astype(np.int64), key[kept], found[kept])
 
     def _weights(self, kind: int) -> np.ndarray:
         """1 / variance of each query of the plan, for nodes of a class; 0 where it is not asked."""

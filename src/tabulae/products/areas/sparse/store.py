@@ -25,7 +25,7 @@ from ..constraints import AreaConstraints
 from ..layout import Margin
 from ..spine_plan import SpinePlan
 from ..store import ANSWERS, MOST_ROWS, WRITTEN, AnswerRows, level_files, plan_document, read_group
-from .cells import CountedCells, Sparse
+from .cells import CountedCells, SparseCounts
 
 if TYPE_CHECKING:  # what divides is compiled, and reports of tables need none of it
     from .descend import Asked, SupportedCounts, SupportedMeasurements
@@ -113,7 +113,7 @@ class SparseEstimate:
     """
 
     plan: SpinePlan
-    leaves: Sparse
+    leaves: SparseCounts
     unconverged: int
     constraints: AreaConstraints | None = None
     method: ClassVar[str] = SPARSE
@@ -123,7 +123,7 @@ class SparseEstimate:
         """Those of a division; a cell that stands in several strata is added up."""
         leaves = found.nodes.take(plan.tree.leaf)
         place = found.cells.place[leaves.key]
-        return cls(plan, Sparse.of(leaves.rows, leaves.row, place, leaves.people), found.unconverged)
+        return cls(plan, SparseCounts.of(leaves.rows, leaves.row, place, leaves.people), found.unconverged)
 
     @classmethod
     def read(
@@ -151,7 +151,7 @@ class SparseEstimate:
         place = plan.layout.place[np.where(inside, cell, 0)]
         if not (inside & (place >= 0)).all() or (np.diff(leaf * size + cell) <= 0).any():
             raise ReleaseError(f"{path}: its rows are not counts of this release's cells, by leaf and cell")
-        return cls(plan, Sparse.of(len(number), leaf, place, people), unconverged, constraints)
+        return cls(plan, SparseCounts.of(len(number), leaf, place, people), unconverged, constraints)
 
     @property
     def table(self) -> pa.Table:

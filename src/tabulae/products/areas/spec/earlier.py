@@ -17,7 +17,7 @@ from ....spec.series import Mark, read_mark
 from ...earlier import AREA, COUNT, Columns, EarlierTable
 from ..constraints import FREE, EarlierMargin
 from ..layout import CellLayout, Margin
-from ..sparse.cells import HeldMargin, Sparse
+from ..sparse.cells import HeldMargin, SparseCounts
 from ..spine.hierarchy import numbered
 from ..spine.spine import Spine
 from .files import Leaves
@@ -27,7 +27,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, eq=False)
-class EarlierCounts:
+class EarlierAreaCounts:
     """What the ``[[earlier]]`` of a document fix, each with its position.
 
     Attributes:
@@ -54,7 +54,7 @@ def read_earlier(
     layout: CellLayout,
     base: Path,
     problems: Problems,
-) -> EarlierCounts | None:
+) -> EarlierAreaCounts | None:
     """The counts of earlier releases that a document names; None, with the mistakes recorded, where one is wrong.
 
     A release is read from its folder, every file of which must be as its SHA256SUMS lists it; in a published copy the
@@ -67,7 +67,7 @@ def read_earlier(
     Privacy:
         None is spent: reads what is published.
     """
-    before, found = len(problems.found), EarlierCounts()
+    before, found = len(problems.found), EarlierAreaCounts()
     entities = document.geography.entities if document.geography else ()
     marks: list[Mark] = []
     for at, entry in enumerate(document.earlier):
@@ -118,7 +118,7 @@ def read_earlier(
         marks.append(marked[0])
     if len(problems.found) > before:
         return None
-    return EarlierCounts(found.margins, found.held, found.areas, found.files, tuple(marks))
+    return EarlierAreaCounts(found.margins, found.held, found.areas, found.files, tuple(marks))
 
 
 def _axis(layout: CellLayout, name: str) -> int:
@@ -126,7 +126,7 @@ def _axis(layout: CellLayout, name: str) -> int:
     return layout.domain.axis(layout.domain.resolve(name).attribute.name)
 
 
-def _is_alone(path: KeyPath, found: EarlierCounts, problems: Problems) -> bool:
+def _is_alone(path: KeyPath, found: EarlierAreaCounts, problems: Problems) -> bool:
     """Whether no table is held before."""
     if found.held:
         told = f"estimate = {shown(SPARSE)} holds the counts of one table: join them in one of finer counts"
@@ -134,7 +134,7 @@ def _is_alone(path: KeyPath, found: EarlierCounts, problems: Problems) -> bool:
     return not found.held
 
 
-def _is_new(margin: EarlierMargin, path: KeyPath, found: EarlierCounts, problems: Problems) -> bool:
+def _is_new(margin: EarlierMargin, path: KeyPath, found: EarlierAreaCounts, problems: Problems) -> bool:
     """Whether no entry before fixes the same counts."""
     for _, other in found.margins:
         if other.level == margin.level and np.array_equal(other.margin.label, margin.margin.label):
@@ -187,7 +187,7 @@ class _HeldTable:
         found[:, never & ~some] = 0
         return found if len(self.source.problems.found) == before else None
 
-    def held(self, columns: Columns, codes: np.ndarray, leaf: str) -> Sparse | None:
+    def held(self, columns: Columns, codes: np.ndarray, leaf: str) -> SparseCounts | None:
         """The counts of the leaves of the spine that are not 0, by cell of the margin, whose names rise.
 
         Args:
@@ -204,7 +204,7 @@ class _HeldTable:
         if np.unique(row * self.margin.size + cell).size < row.size:
             return self.source.refuse("file", "has two counts of the same area and labels")
         key = np.argsort(self.margin.order.ravel())[cell]
-        return Sparse.of(codes.size, row, key, count)
+        return SparseCounts.of(codes.size, row, key, count)
 
     def _placed(
         self, columns: Columns, names: np.ndarray

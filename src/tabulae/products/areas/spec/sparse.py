@@ -13,7 +13,7 @@ from ....spec.sections import Document
 from ..constraints import AreaConstraints, EarlierMargin
 from ..sparse.cells import CountedCells, HeldMargin, Pass
 from ..spine_plan import SpinePlan
-from .earlier import EarlierCounts
+from .earlier import EarlierAreaCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ def refuse_with_sparse(
 def read_sparse(
     document: Document,
     plan: SpinePlan,
-    earlier: EarlierCounts,
+    earlier: EarlierAreaCounts,
     constraints: AreaConstraints | None,
     problems: Problems,
 ) -> SparseSection | None:
