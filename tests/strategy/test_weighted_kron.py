@@ -184,6 +184,8 @@ def test_bounds_where_pairs_are_too_many(p: int, monkeypatch: pytest.MonkeyPatch
     assert exact <= found.power <= exact * (2 if p == 1 else 1 + 1e-8)
     for limit in ("_FLOAT_PAIRS", "_FLOAT_WORK"):
         monkeypatch.setattr(f"tabulae.linalg.sensitivity.{limit}", 0)
+    assert exact <= query.sensitivity(p, "replace").power <= exact * (4 if p == 1 else 1 + 2e-4)
+    monkeypatch.setattr("tabulae.linalg.sensitivity._SINGLE_WORK", 0)
     assert exact <= query.sensitivity(p, "replace").power <= exact * (4 if p == 1 else 1 + 1e-6)
     monkeypatch.setattr("tabulae.linalg.sensitivity.farthest", lambda *_: None)
     assert exact <= query.sensitivity(p, "replace").power <= 4 * exact
@@ -275,7 +277,7 @@ def test_pairs_in_floating_point_are_all_pairs(seed: int, sides: list[tuple[int,
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tabulae.linalg.sensitivity._WHOLE_PAIRS", 0)
-        patch.setattr("tabulae.linalg.sensitivity._FLOAT_CHUNK", chunk)
+        patch.setattr("tabulae.linalg.farthest_pair._LISTED", chunk)
         found = weigh_rows(weights, [Dense(m) for m in matrices]).sensitivity(2, "replace")
     dense = reduce(np.kron, matrices) * weights.ravel()[:, None]
     largest = int(np.square(dense).sum(axis=0).max())

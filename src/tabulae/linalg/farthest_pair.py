@@ -1,4 +1,4 @@
-"""The two columns of weighted rows that are farthest apart: branch and bound over one attribute after the other.
+"""The two columns of weighted rows that are farthest apart: all pairs, or branch and bound over the attributes.
 
 Of the rows ``s_r (x)_i A_i[r_i]``, s_r >= 0, two columns j and k are apart by
 
@@ -15,6 +15,10 @@ the row has one sign. So with N_r = |C_r|, or max(-C_r, 0), the sum is at most
     constants + max_j sum_r (S_r + N_r) a_rj^2 + max_k sum_r (T_r + N_r) a_rk^2,
 
 two maxima over columns, not pairs. With all attributes chosen it is the distance itself.
+
+All pairs are compared where that is quick: C stays the same where two cells of an attribute change places, so it is
+made of unordered pairs of each attribute's cells; of the last one's pairs nothing is looked at but the least C, unless
+that, beside the largest norms, could be farther apart than a pair already found.
 """
 
 from __future__ import annotations
@@ -25,6 +29,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +40,96 @@ TERMS = 2  # products that weights are taken for
 _PASSES = 32  # what one look at every number costs beside a multiplication, times
 _LOOK, _CHILD = 2**20, 2**14  # what a step of the search costs, and each choice that it keeps
 _STARTS = 8  # steps of the walk to a far pair
+
+
+_LISTED = 2**24  # inner products held at once
+_BLOCK = 2**6  # rows of them that are looked at together
+_SMALL = 2.0**-40  # of the largest product there could be: norms below are not computed in single precision
+
+
+def all_pairs(
+    columns: Sequence[np.ndarray], squares: np.ndarray, norms: np.ndarray, kind: Any = np.float64
+) -> Fraction | None:
+    """An upper bound of the largest distance from all pairs in floating point; None where it is too coarse for them.
+
+    Args:
+        columns: of each factor, shape (cells, rows), integers.
+        squares: the weights s, integers of shape (rows of the first factor, ..., of the last).
+        norms: ``sum_r s_r a_rj^2`` of every column, whole numbers, shape (cells of the first factor, ...).
+        kind: numpy's type of the products: in single precision they take a third of the time.
+
+    Privacy:
+        At least the largest distance. Each term of an inner product has at most m + 8 roundings for each attribute of m
+        rows and 8 more, and the sizes of all terms add up to at most the largest norm: what so many roundings make,
+        and at least 1e-9 of the norm, is added.
+    """
+    order = sorted(range(len(columns)), key=lambda i: -columns[i].shape[1])  # what comes last costs most
+    bits = [int(np.abs(columns[i]).max()).bit_length() for i in order]  # to no number above 1
+    last = int(squares.max()).bit_length()
+    every = 2 * sum(bits) + last
+    size = np.ldexp(np.transpose(norms.astype(float), order), -every)
+    if size.max() < _SMALL and kind is not np.float64:
+        return None
+    cells = [np.ldexp(columns[i].astype(float), -b) for i, b in zip(order, bits, strict=True)]
+    weights = np.ldexp(np.transpose(squares.astype(float), order), -last)
+    if len(cells) == 1:
+        cells, weights, size = [*cells, np.ones((1, 1))], weights[:, None], size[:, None]
+    best = _Search(tuple(cells), weights).far_pair()
+    few, given = [c.astype(kind) for c in cells], weights.astype(kind)
+    ends = [np.triu_indices(len(c)) for c in few[1:]]
+    products = [c[j] * c[k] for c, (j, k) in zip(few[1:], ends, strict=True)]
+    step = max(1, _LISTED // math.prod(map(len, products)))
+    for one in range(len(few[0])):
+        for start in range(one, len(few[0]), step):
+            others = np.arange(start, min(start + step, len(few[0])))
+            inner = np.tensordot(few[0][one] * few[0][others], given, axes=1)
+            for pairs in products:
+                inner = np.tensordot(inner, pairs, axes=(1, 1))
+            best = _farther(inner, size, one, others, ends, best)
+    terms = sum(c.shape[1] + 8 for c in cells) + 8
+    slack = Fraction(3 * terms) * Fraction(float(np.finfo(kind).eps)) / 2
+    return Fraction(best) * (1 << every) + max(slack, Fraction(1, 10**9)) * int(norms.max())
+
+
+def _farther(
+    inner: np.ndarray,
+    size: np.ndarray,
+    one: int,
+    others: np.ndarray,
+    ends: Sequence[tuple[np.ndarray, np.ndarray]],
+    best: float,
+) -> float:
+    """The largest distance of some pairs, or ``best`` where that is larger.
+
+    Args:
+        inner: inner products of the first attribute's cell ``one`` with ``others``, and of pairs of the other ones.
+        size: norms of all cells.
+        ends: the two cells of each pair, attribute by attribute.
+    """
+    longest, reach = size.max(axis=-1), np.full(inner.shape[:-1], -np.inf)
+    for here, there in _swapped(ends[:-1]):
+        both = longest[others][np.ix_(np.arange(others.size), *there)] + longest[one][np.ix_(*here)]
+        np.maximum(reach, both, out=reach)
+    reach -= 2 * inner.min(axis=-1).astype(float)
+    left = np.argwhere(reach > best)
+    left = left[np.argsort(-reach[tuple(left.T)], kind="stable")]
+    for first in range(0, len(left), _BLOCK):
+        rows = tuple(left[first : first + _BLOCK].T)
+        if reach[rows].max() <= best:
+            break
+        shared, row = 2 * inner[rows].astype(float), [r[:, None] for r in rows]
+        for here, there in _swapped(ends):
+            mine = [*(h[r] for h, r in zip(here, row[1:], strict=False)), here[-1]]
+            theirs = [*(t[r] for t, r in zip(there, row[1:], strict=False)), there[-1]]
+            both = size[(one, *mine)] + size[(others[row[0]], *theirs)]
+            best = max(best, float((both - shared).max()))
+    return best
+
+
+def _swapped(ends: Sequence[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[list[np.ndarray], ...]]:
+    """The first and the second cells of pairs, with those of some attributes changed, in every way."""
+    for swap in product((False, True), repeat=len(ends)):
+        yield tuple([pair[one != s] for pair, s in zip(ends, swap, strict=True)] for one in (False, True))
 
 
 WORK, MORE = 2.0**34, 2.0**36  # multiplications before the bound is looked at, and after which it is taken

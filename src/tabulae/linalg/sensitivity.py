@@ -23,14 +23,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
-from itertools import chain, combinations, product
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from ..errors import InvalidArgument, Unsupported
 from .arrays import INT64_LIMIT, check_power, integer_matmul, joint_classes, representatives, widened
-from .farthest_pair import farthest
+from .farthest_pair import all_pairs, farthest
 from .kron import Contrasts, Kron, WeightedRows, exact_product, unlifted, weighted_rows
 from .operator import (
     Centring,
@@ -78,8 +78,8 @@ _LISTED_CELLS = 2**12  # sums over so few cells are written out and need no boun
 _COMPARED_ENTRIES = 2**22  # entries of a factor that are compared one by one
 _WHOLE_PAIRS = 2**22  # pairs of cells that are compared as Python integers
 _FLOAT_PAIRS = 2**28  # pairs that are compared in floating point, some at a time
-_FLOAT_WORK = 2**36  # multiplications up to which more pairs are compared, about ten seconds
-_FLOAT_CHUNK = 2**24  # of them held at once
+_FLOAT_WORK = 2**36  # multiplications up to which more pairs are compared, about four seconds
+_SINGLE_WORK = 2**40  # the same of single precision: half a minute
 _WRITTEN_ENTRIES = 2**26  # entries up to which pairs are left to the comparison of written-out columns (L1)
 _WRITTEN_WORK = 2**31
 _VECTOR_CELLS = 2**20  # combinations of cells whose columns are all measured, beside explicit matrices
@@ -444,9 +444,9 @@ def _largest_in_weighted_rows(blocks: Blocks, p: int, *, replace: bool) -> Bound
 
     Privacy:
         Add-remove: exact, in integers. Replace: exact where there are at most 4 million pairs; else an upper bound,
-        for L2 by 1e-9 of the norm up to 2^28 pairs, or to more that take 2^36 multiplications, and beyond by branch and
-        bound. Where that is too large, and for L1, ``||a - b||^p <= 2^p max ||a||^p`` over the rows that do not count
-        all cells alike.
+        for L2 by 1e-9 of the norm up to 2^28 pairs, or to more that take 2^36 multiplications, by 1e-4 up to 2^40
+        (three attributes of 64, two of 300), and beyond by branch and bound. Where that is too large, and for L1,
+        ``||a - b||^p <= 2^p max ||a||^p`` over the rows that do not count all cells alike.
     """
     view = weighted_rows(blocks[0][0]) if len(blocks) == 1 else None
     if view is None:
@@ -460,14 +460,20 @@ def _largest_in_weighted_rows(blocks: Blocks, p: int, *, replace: bool) -> Bound
         rows, count = int(np.count_nonzero(view.weights)), math.prod(f.shape[1] for f in view.factors)
         if rows * count <= _WRITTEN_ENTRIES and rows * count**2 // 2 <= _WRITTEN_WORK:
             return None
-    elif pairs <= _FLOAT_PAIRS or _pair_work(view.weights.shape, [len(c) for c in cells]) <= _FLOAT_WORK:
-        whole, is_exact = _largest_distance(view, cells)
-        return whole * unit, is_exact
+    else:
+        work = _pair_work(view.weights.shape, [len(c) for c in cells])
+        if pairs <= _FLOAT_PAIRS or work <= _FLOAT_WORK:
+            whole, is_exact = _largest_distance(view, cells)
+            return whole * unit, is_exact
     view = view.without_constants()
     bound = Fraction(2**p * view.largest_norm(p))
     if p == 2 and bound:
         columns = [f.columns(c).T.astype(np.int64) for f, c in zip(view.factors, cells, strict=True)]
-        found = farthest(columns, view.powers(2).reshape(view.weights.shape))
+        squares, found = view.powers(2).reshape(view.weights.shape), None
+        if work <= _SINGLE_WORK:
+            norms = exact_product([c**2 for c in columns], view.powers(2)).reshape([len(c) for c in columns])
+            found = all_pairs(columns, squares, norms, np.float32)
+        found = farthest(columns, squares) if found is None else found
         bound = bound if found is None else min(bound, found)
     return bound * unit, False
 
@@ -487,11 +493,13 @@ def _largest_distance(view: WeightedRows, cells: Sequence[np.ndarray]) -> Bound:
         d = len(shape)
         inner = inner.transpose([*range(0, 2 * d, 2), *range(1, 2 * d, 2)]).reshape(len(norms), len(norms))
         return Fraction(int(np.max(norms[:, None] + norms - 2 * inner))), True
-    return _largest_float(columns, squares.astype(float), norms), False
+    found = all_pairs(columns, squares.reshape(view.weights.shape), norms.reshape(shape))
+    assert found is not None
+    return found, False
 
 
 def _pair_work(rows: Sequence[int], cells: Sequence[int]) -> int:
-    """Multiplications and additions of :func:`_largest_float`, for factors of so many rows and distinct cells."""
+    """Multiplications and additions of all pairs, for factors of so many rows and distinct cells."""
     sides = sorted(zip(rows, cells, strict=True), reverse=True)
     pairs, left, work = 1, math.prod(rows), 2 * math.prod(n * n for n in cells)
     for m, n in sides:  # the first factor's pairs stand before its rows are summed up, the others' after
@@ -499,37 +507,6 @@ def _pair_work(rows: Sequence[int], cells: Sequence[int]) -> int:
         work += pairs * left
         left //= m
     return work
-
-
-def _largest_float(columns: Sequence[np.ndarray], squares: np.ndarray, norms: np.ndarray) -> Fraction:
-    """An upper bound on the largest distance, from floating point and a bound on its rounding.
-
-    Inner products ``sum_r w_r^2 prod_i x_i[r_i] y_i[r_i]`` stay the same where x_i and y_i change places in one
-    attribute, so they are made of unordered pairs of cells of every attribute: the norms alone are added in every
-    order.
-    """
-    order = sorted(range(len(columns)), key=lambda i: -columns[i].shape[1])  # what comes last costs most
-    cells = [columns[i].astype(float) for i in order]
-    weights = np.transpose(squares.reshape([c.shape[1] for c in columns]), order)
-    size = np.transpose(norms.astype(float).reshape([len(c) for c in columns]), order)
-    ends = [np.triu_indices(len(c)) for c in cells[1:]]
-    products = [c[j] * c[k] for c, (j, k) in zip(cells[1:], ends, strict=True)]
-    step = max(1, _FLOAT_CHUNK // math.prod(map(len, products)))
-    best = 0.0
-    for one in range(len(cells[0])):
-        for start in range(one, len(cells[0]), step):
-            others = slice(start, start + step)
-            inner = np.tensordot(cells[0][one] * cells[0][others], weights, axes=1)
-            for pairs in products:
-                inner = np.tensordot(inner, pairs, axes=(1, 1))
-            for swapped in product((False, True), repeat=len(ends)):
-                here: list[Any] = [k if swap else j for swap, (j, k) in zip(swapped, ends, strict=True)]
-                there: list[Any] = [j if swap else k for swap, (j, k) in zip(swapped, ends, strict=True)]
-                both = size[others][np.ix_(range(len(inner)), *there)] + size[one][np.ix_(*here)]
-                best = max(best, float((both - 2 * inner).max()))
-    terms = sum(chain.from_iterable(c.shape for c in columns)) + 16
-    slack = Fraction(4 * terms, 2**52)  # each of <= 2 sum n_i roundings, of sums below sqrt(norm_j norm_k)
-    return Fraction(best) + max(slack, Fraction(1, 10**9)) * int(norms.max())
 
 
 # explicit matrices over margins, beside products --------------------------------------------------
