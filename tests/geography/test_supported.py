@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import cvxpy as cp
@@ -21,10 +22,12 @@ from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints
 from tabulae.products.areas.count import SpineCounts
 from tabulae.products.areas.layout import CellLayout, Supports
 from tabulae.products.areas.measure import measure_supported
+from tabulae.products.areas.plan import largest_sparse_total, most_asked
 from tabulae.products.areas.sparse.cells import CountedCells, HeldMargin, Pass, SparseCounts
 from tabulae.products.areas.sparse.descend import Asked, SupportedCounts
 from tabulae.products.areas.sparse.divide import answers_of, least_squares, runs_of
 from tabulae.products.areas.sparse.whole import round_runs
+from tabulae.products.areas.spec.sparse import SparseSection
 from tabulae.products.areas.spine_plan import SpinePlan
 
 LEVELS = ("state", "county", "tract", "block")
@@ -199,6 +202,34 @@ def test_what_no_division_reads_is_not_asked() -> None:
                 where = slice(*asked.block[i * len(asked.queries) + k :][:2])
                 can = here.plan.queries[q].rows(cells.place[has])
                 assert np.isin(asked.row[where], can).all()
+
+
+@given(
+    children=st.lists(st.integers(1, 4), min_size=2, max_size=3),
+    sizes=st.tuples(st.integers(2, 3), st.integers(2, 3)),
+    people=st.integers(0, 7),
+)
+def test_no_way_for_people_to_live_asks_more_than_the_bound(
+    children: list[int], sizes: tuple[int, int], people: int
+) -> None:
+    """All ways of spreading people over parents, tried one by one; each query by itself."""
+    town = [f"{p}" for p, n in enumerate(children) for _ in range(n)]
+    spine = Spine.from_codes(
+        {"town": town, "block": [f"{i}" for i in range(len(town))]}, levels=["town", "block"]
+    )
+    spine = spine.with_shares(dict.fromkeys(spine.levels, Fraction(1, len(spine.levels))))
+    layout = CellLayout.of(Domain({"a": sizes[0], "b": sizes[1]}))
+    queries = (layout.margin(["a"]), layout.margin(["a", "b"]))
+    shares = dict.fromkeys(spine.levels, (Fraction(1, 2), Fraction(1, 2)))
+    plan = SpinePlan(spine, layout, queries, shares, ZCDP(10**6), Supports.of(np.ones((len(town), 1), bool)))
+    section = SparseSection(CountedCells.of(plan, [Pass((0, 1))]), None, ())
+    assert int(largest_sparse_total(plan, section)) == 0
+    cells = (sizes[0], sizes[0] * sizes[1])
+    spread = [live for live in product(range(people + 1), repeat=len(children)) if sum(live) == people]
+    blocks = [max(sum(c * min(n, size) for c, n in zip(children, live, strict=True)) for live in spread)
+              for size in cells]  # fmt: skip
+    towns = sum(min(people, size) * len(children) for size in cells)
+    assert most_asked(plan, section, people) == sum(cells) + towns + sum(blocks) + people
 
 
 def test_a_second_answer_is_refused_before_it_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,11 @@ from tests.duchy import AGES, FAITHS, KINDS, SPEC, houses, sparse
 
 import tabulae as tb
 from tabulae.cli._main import app
-from tabulae.errors import SpecError, Unsupported
+from tabulae.errors import ReleaseError, SpecError, Unsupported
 from tabulae.products.areas import measure
+from tabulae.products.areas.plan import most_asked
 from tabulae.release.verify_texts import same_version
+from tabulae.sources.memory import size_words
 from tabulae.spec import read_spec
 
 EARLIER = """
@@ -143,6 +145,45 @@ def test_answers_that_no_ledger_pays_for_are_not_drawn(barony: Path, monkeypatch
     monkeypatch.setattr(measure, "_noise", None)  # whoever calls it fails
     with pytest.raises(tb.errors.BudgetRefused):
         tb.run(barony, barony.parent / "three")
+
+
+def test_plan_says_what_answers_take_by_how_many_records_there_are(
+    barony: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is held, so that the records decide how much is asked; no run asks for more."""
+    needs, release = tb.plan(barony).needs, tb.run(barony, barony.parent / "release")
+    geography = read_spec(barony).geography
+    assert geography is not None
+    assert geography.sparse is not None
+    asked = sum(rows.num_rows for rows in release.measurements)
+    assert asked <= most_asked(geography.plan(), geography.sparse, 500)
+    every = sum(query.size for query in geography.queries) * geography.plan().tree.size
+    assert (
+        most_asked(geography.plan(), geography.sparse, 0)
+        < every // 2
+        < most_asked(geography.plan(), geography.sparse, 10**5)
+    )
+    files = [*(release.path / "measurements").iterdir(), release.path / "counts.parquet"]
+    assert sum(path.stat().st_size for path in files) <= needs.measurements + needs.million
+    app(["plan", str(barony)], standalone_mode=False)
+    assert f"{size_words(needs.million)} for each million records" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("million", "refused"), [(0, True), (1, True), (2, False)])
+def test_records_whose_answers_may_not_fit_are_refused_before_the_charge(
+    barony: Path, monkeypatch: pytest.MonkeyPatch, million: int, refused: bool
+) -> None:
+    monkeypatch.setattr("tabulae.products.areas.measure.MILLION", 400)  # records of which there are 500
+    needs = tb.plan(barony).needs
+    free = shutil.disk_usage(barony.parent)._replace(free=needs.disk + million * needs.million)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
+    if not refused:
+        tb.run(barony, barony.parent / "release")
+        return
+    with pytest.raises(ReleaseError, match=r"for each million records.*Nothing was charged") as told:
+        tb.run(barony, barony.parent / "release")
+    assert "500" not in str(told.value).replace(str(barony.parent), "")
+    assert not tb.Ledger.open(barony.parent / "ledger.db").charges()
 
 
 def _write(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:

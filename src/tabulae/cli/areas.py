@@ -191,8 +191,9 @@ def _noted(made: GeographyPlan) -> Iterator[str]:
     yield f"Cells     {geography.layout.cell.size:,} in each at most, by {', '.join(names)}"
     yield f"Estimate  {geography.estimate}, from discrete {made.spec.method.noise.capitalize()} noise"
     needs = made.needs
-    parts = (f"{what} {size_words(size)}" for what, size in asdict(needs).items() if what != "memory")
-    yield f"Disk      at most about {size_words(needs.disk)}: {', '.join(parts)}"
+    parts = (f"{what} {size_words(getattr(needs, what))}" for what in ("measurements", "work", "tables"))
+    beside = f"; and {size_words(needs.million)} for each million records" if needs.million else ""
+    yield f"Disk      at most about {size_words(needs.disk)}: {', '.join(parts)}{beside}"
     yield f"Memory    about {size_words(needs.memory)} and, with --memory SIZE, the rest of it for counting"
 
 

@@ -27,23 +27,27 @@ from ..sources.source import RecordSource
 from ..sources.units import UnitRule
 from ..spec import Spec, read_spec
 
+MILLION = 10**6
+
 
 @dataclass(frozen=True)
 class ResourceEstimate:
     """What a run takes besides the engine that counts its records, in bytes, about: known before any data.
 
     On the disk stand ``measurements`` (at most) and ``tables``, which are published, and until then ``work``, what
-    estimates keep.
+    estimates keep. Where how much is measured depends on how many records there are, each million of them begun adds
+    at most ``million`` to the measurements.
     """
 
     measurements: int
     work: int = 0
     tables: int = 0
     memory: int = 0
+    million: int = 0
 
     @property
     def disk(self) -> int:
-        """All that is on the disk at once."""
+        """All that is on the disk at once, besides what records decide."""
         return self.measurements + self.work + self.tables
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from ...errors import DataError, InvalidArgument
+from ...errors import DataError, InvalidArgument, ReleaseError
 from ...privacy import Ledger, RandomBits, mark_void
+from ...sources.memory import size_words
 from ..measured import source_for
+from ..product import MILLION, ResourceEstimate
 from .compiled import njit
 from .constraints import AreaConstraints, ExactMargin, disclosure_of
 from .count import SpineCounts
@@ -247,3 +251,14 @@ def refuse_contradictions(
         NodeLimits.of(plan, constraints, [counts.exact(plan, margin) for margin in exact])
     except InvalidArgument as error:
         raise DataError(f"{error}. Nothing was charged") from None
+
+
+def refuse_too_many(counts: SpineCounts, needs: ResourceEstimate, folder: Path) -> None:
+    """Refuse records whose answers may not fit where a release is written, in words that do not tell their number."""
+    free, begun = shutil.disk_usage(folder).free, 1 + counts.records // MILLION
+    if needs.million and free < needs.disk + needs.million * begun:
+        raise ReleaseError(
+            f"this release may take {size_words(needs.disk)} on disk, and {size_words(needs.million)} for each million "
+            f"records; for these that may be more than the {size_words(free)} that are free where {folder} stands: "
+            "free some, or write the release on another disk. Nothing was charged"
+        )

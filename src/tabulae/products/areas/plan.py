@@ -15,7 +15,7 @@ import pyarrow as pa
 from ...privacy import PrivacyLoss
 from ...release.write import LEVEL
 from ...spec import Spec, read_spec
-from ..product import ResourceEstimate, errors_table, nothing_to_save, promise_fact
+from ..product import MILLION, ResourceEstimate, errors_table, nothing_to_save, promise_fact
 from ..smallest import Smallest
 from .allocation import FoundShares, with_found_shares
 from .passes.covariances import Covariances
@@ -267,10 +267,10 @@ def resources_of(geography: Geography, *, in_parts: bool = False) -> ResourceEst
         for table in geography.tables
     )
     if geography.sparse is not None:
-        answers = sparse_answers(plan, geography.sparse)
         memory = _PROGRAM + _LEAF * plan.spine.leaves + sparse_memory(plan, geography.sparse.cells)
         files = _FILE_BYTES * (2 + len(plan.spine.levels))
-        return ResourceEstimate(files + _SPARSE_BYTES * int(answers.sum()), 0, rows, memory)
+        answers, million = (_SPARSE_BYTES * most_asked(plan, geography.sparse, n) for n in (0, MILLION))
+        return ResourceEstimate(files + answers, 0, rows, memory, million - answers)
     answers = max(piece.nodes.size * sum(piece.rows) for piece in plan.pieces)
     memory = _PROGRAM + _LEAF * plan.spine.leaves + _ANSWER * answers
     if geography.estimate == POSTERIOR:
@@ -279,20 +279,49 @@ def resources_of(geography: Geography, *, in_parts: bool = False) -> ResourceEst
     return ResourceEstimate(most_bytes(plan, exact), work, rows, memory)
 
 
-def sparse_answers(plan: SpinePlan, sparse: SparseSection) -> np.ndarray:
-    """Shape (nodes,): how many answers a division may ask of each node at most, where counts are sparse.
+def most_asked(plan: SpinePlan, sparse: SparseSection, records: int) -> int:
+    """How many answers a division may ask for at most, and counts it may find, of so many records.
 
-    A node is asked about cells of which its parent has somebody: at most one for each of the parent's people, whose
-    number what is held says. The root, and the children of a parent of which nothing is held, may be asked about all.
+    A node is asked about cells of which its parent has somebody: at most one for each of the parent's people, and the
+    root about all. What is held says how many people those are, whatever the records. Where nothing is held, the N
+    people of a level (the records, and what noise may add) may live in the parents with the most children, and a
+    parent is asked no more about beyond as many people as a query has cells:
+
+        answers of a query at a level  <=  max { sum_p c_p min(n_p, cells) : sum_p n_p = N }      c_p children of p
+
+    That grows ever slower with N: no further million takes more than the first.
+
+    >>> from fractions import Fraction
+    >>> from tabulae import Domain, Spine, ZCDP
+    >>> from tabulae.products.areas.layout import CellLayout, Supports
+    >>> from tabulae.products.areas.sparse.cells import CountedCells, Pass
+    >>> spine = Spine.from_codes({"block": ["a", "b", "c"]}, levels=["block"])
+    >>> spine = spine.with_shares({"root": "1/2", "block": "1/2"})
+    >>> layout, every = CellLayout.of(Domain({"age": 8})), Supports.of(np.ones((3, 1), bool))
+    >>> shares = dict.fromkeys(spine.levels, (Fraction(1),))
+    >>> plan = SpinePlan(spine, layout, (layout.margin(["age"]),), shares, ZCDP(100), every)
+    >>> sparse = SparseSection(CountedCells.of(plan, [Pass((0,))]), None, ())
+    >>> int(largest_sparse_total(plan, sparse))  # people that noise may add
+    0
+    >>> [most_asked(plan, sparse, n) for n in (0, 2, 1_000)]  # 8, 8 + 3 * 2, 8 + 3 * 8 answers; and n counts
+    [8, 16, 1032]
     """
-    held, tree = _held_people(plan, sparse), plan.tree
-    above = np.where(tree.parent >= 0, held[np.maximum(tree.parent, 0)], _ENDLESS)
-    sizes = np.array([query.size for query in plan.queries])
     asked = np.array([[law is not None for law in plan.laws(kind)] for kind in range(len(plan.classes[0]))])
-    return (np.minimum(sizes, above[:, None]) * asked[plan.classes[1]]).sum(axis=1)
+    asked, sizes = asked[plan.classes[1]], np.array([query.size for query in plan.queries])
+    found, tree = int((sizes * asked[0]).sum()), plan.tree
+    if sparse.held is not None:
+        held = _held_people(plan, sparse)
+        return found + int(held[0]) + int((np.minimum(sizes, held[tree.parent[1:], None]) * asked[1:]).sum())
+    people = records + int(largest_sparse_total(plan, sparse))
+    for nodes in plan.depths[1:]:
+        parents, which = np.unique(tree.parent[nodes], return_inverse=True)
+        for q, size in enumerate(sizes.tolist()):
+            children = np.sort(np.bincount(which, asked[nodes, q], parents.size))[::-1]
+            filled = np.diff(np.minimum(size * np.arange(parents.size + 1), people))
+            found += int((children * filled).sum())
+    return found + people
 
 
-_ENDLESS = 1 << 62  # people
 _FILE_BYTES = 1 << 13  # of a file, whatever it holds
 _SPARSE_BYTES = 8  # of an answer to a question that others are not asked: its cell and its value, coded
 _HELD_BYTES = 600  # of a count that is held, in words as it is read
@@ -315,9 +344,8 @@ def largest_sparse_total(plan: SpinePlan, sparse: SparseSection) -> float:
 
 
 def _held_people(plan: SpinePlan, sparse: SparseSection) -> np.ndarray:
-    """Shape (nodes,): the people that are held of each node; as many as can be where nothing is held."""
-    if sparse.held is None:
-        return np.full(plan.tree.size, _ENDLESS)
+    """Shape (nodes,): the people that are held of each node."""
+    assert sparse.held is not None
     counts, found = sparse.held.counts, np.zeros(plan.tree.size, np.int64)
     np.add.at(found, plan.tree.leaf[counts.row], counts.people)
     for nodes in reversed(plan.depths[1:]):

@@ -28,7 +28,7 @@ from .constraints import ExactMargin, disclosure_of
 from .count import LeafBound, LeafColumn, SpineCounts, open_spine_records
 from .estimate import MEASURED, Intake
 from .figures import query_areas
-from .measure import measure_spine, measure_supported, refuse_contradictions
+from .measure import measure_spine, measure_supported, refuse_contradictions, refuse_too_many
 from .plan import (
     MOST_PEOPLE,
     GeographyPlan,
@@ -68,6 +68,7 @@ class AreasProduct:
         sparse = geography_of(self.spec).sparse is not None
         self.estimates_on_engine = spec.source.engine == "spark" and not sparse
         self._runner: Runner | None = None
+        self._folder: Path | None = None  # that is written in; None before a run begins
 
     @staticmethod
     def plan(spec: Spec) -> GeographyPlan:
@@ -90,6 +91,7 @@ class AreasProduct:
             raise no_saved_plan("geography")
         say(Progress("planning"))
         _ = self.spine_plan
+        self._folder = partial
 
     def check(self, ledger: Ledger) -> None:
         """Refuse noise too small for floating point, and noise too large for whole numbers.
@@ -166,16 +168,20 @@ class AreasProduct:
 
         Raises:
             DataError: exact counts contradict the limits, or each other; nothing was charged.
+            ReleaseError: answers about so many records may not fit on the disk; nothing was charged.
 
         Privacy:
             That of :func:`~tabulae.products.areas.measure.measure_spine`, or of
             :func:`~tabulae.products.areas.measure.measure_supported`. Whether exact counts agree with the limits
             is seen before the charge. It depends on public limits and on exact counts, all of which this release would
-            disclose, and on no other count; only who holds the records learns of a refusal.
+            disclose, and on no other count; only who holds the records learns of a refusal, as of one for want of disk,
+            which depends on how many millions of records there are.
         """
         spec, geography = self.spec, self.geography
         paid = {"ledger": ledger, "unit": spec.unit, "title": spec.title or "release", "digest": digest}
         if geography.sparse is not None:
+            if self._folder is not None:
+                refuse_too_many(counts, self.resources(), self._folder)
             return measure_supported(counts, self.spine_plan, geography.sparse.cells, **paid)
         if geography.estimate != UNBIASED and geography.constraints is not None:
             refuse_contradictions(counts, self.spine_plan, self.exact, geography.constraints)
