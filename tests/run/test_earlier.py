@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from tests.cli.schemas import fits
 from tests.duchy import people, write_duchy
+from tests.run.earlier import counts, hold, mistakes
 
 import tabulae as tb
 from tabulae.cli.areas import plan_document
-from tabulae.errors import DataError, SpecError
+from tabulae.errors import DataError
 from tabulae.spec import Spec, read_spec
 
 ENTRY = """
@@ -49,32 +50,6 @@ def duchy(tmp_path: Path, before: Path) -> Path:
     return tmp_path / "spec.toml"
 
 
-def hold(spec: Path, entry: str = ENTRY, *changes: tuple[str, str]) -> Path:
-    """Add an entry to a spec, and change passages of it."""
-    text = spec.read_text()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    spec.write_text(text + entry)
-    return spec
-
-
-def mistakes(spec: Path) -> list[str]:
-    with pytest.raises(SpecError) as caught:
-        read_spec(spec)
-    return [f"{problem.path}: {problem.message}" for problem in caught.value.problems]
-
-
-def counts(folder: Path, table: str, level: str) -> dict[tuple[str, ...], int]:
-    rows = pq.read_table(folder / f"tables/{table}.parquet").to_pylist()
-    skipped = ("area_type", "estimate", "gls_estimate", "std_error", "ci_low", "ci_high", "obs_status")
-    return {
-        tuple(value for key, value in row.items() if key not in skipped): row["estimate"]
-        for row in rows
-        if row["area_type"] == level
-    }
-
-
 @pytest.mark.parametrize(
     ("method", "level"),
     [
@@ -101,7 +76,7 @@ def test_counts_are_those_of_the_release_before(duchy: Path, method: str, level:
 def test_nothing_is_charged_or_disclosed_for_them_and_the_release_says_where_they_are_from(
     duchy: Path,
 ) -> None:
-    spec, folder = hold(duchy), duchy.parent
+    spec, folder = hold(duchy, ENTRY), duchy.parent
     planned = plan_document(tb.plan(spec))
     release = tb.run(spec, folder / "after")
     assert tb.Ledger.open(folder / "ledger.db").spent == 2
@@ -119,7 +94,7 @@ def test_nothing_is_charged_or_disclosed_for_them_and_the_release_says_where_the
 
 def test_the_published_copy_means_the_same_without_the_earlier_release(duchy: Path) -> None:
     folder = duchy.parent
-    spec = read_spec(hold(duchy))
+    spec = read_spec(hold(duchy, ENTRY))
     release = tb.run(duchy, folder / "after")
     shutil.rmtree(folder / "before")
     assert release.spec.digest() == spec.digest()
@@ -131,7 +106,7 @@ def test_check_sees_a_count_that_is_not_the_one_before(duchy: Path) -> None:
     from tabulae.products.areas.publish import constraint_faults
     from tabulae.products.areas.tables import SpineRelease
 
-    release = tb.run(hold(duchy), duchy.parent / "after")
+    release = tb.run(hold(duchy, ENTRY), duchy.parent / "after")
     made = SpineRelease.of(release.path, release.spec, release.level)
     assert list(constraint_faults(made.plan, made.published, made.exact)) == []
     made.published.constraints.earlier[0].values[3, 0] += 1
@@ -144,7 +119,7 @@ def test_gls_beside_them_is_as_without_them(duchy: Path) -> None:
     """The same measurements, estimated with and without earlier counts."""
     from tabulae.products.areas.tables import SpineRelease
 
-    with_them = tb.run(hold(duchy), duchy.parent / "after")
+    with_them = tb.run(hold(duchy, ENTRY), duchy.parent / "after")
     plain = SpineRelease.of(with_them.path, with_them.spec, with_them.level)
     text = duchy.read_text().replace(ENTRY, "")
     alone = SpineRelease.of(with_them.path, Spec.from_text(text, duchy.parent), with_them.level)
@@ -187,7 +162,7 @@ def test_rows_and_columns_choose_the_counts(duchy: Path) -> None:
 )  # fmt: skip
 def test_a_damaged_release_is_refused(duchy: Path, change: Callable[[Path], object], told: str) -> None:
     change(duchy.parent)
-    [found] = mistakes(hold(duchy))
+    [found] = mistakes(hold(duchy, ENTRY))
     assert told.split(" (")[0] in found
 
 
@@ -200,7 +175,7 @@ def test_a_table_that_is_no_table_of_areas_is_refused(duchy: Path) -> None:
     own = hashlib.sha256((before / "tables/total.parquet").read_bytes()).hexdigest()
     written = [f"{own}  tables/total.parquet" if "tables/total.parquet" in line else line for line in sums]
     (before / "SHA256SUMS").write_text("\n".join(written) + "\n")
-    [told] = mistakes(hold(duchy))
+    [told] = mistakes(hold(duchy, ENTRY))
     assert 'earlier[0].table: table "total" has not the columns of a table of areas' in told
 
 
@@ -245,7 +220,7 @@ def test_bounds_that_leave_no_room_are_refused_before_any_record_is_read(duchy: 
     (folder / "people.csv").unlink()
     file = folder / "houses.csv"
     file.write_text(file.read_text().replace("000,home,0", "000,home,100000"))
-    [told] = mistakes(hold(duchy))
+    [told] = mistakes(hold(duchy, ENTRY))
     assert "plot 000" in told or "hamlet" in told or "parish" in told
     assert "the earlier count of 'total' is outside what the bounds of its leaves add up to" in told
     assert "leave these counts as they are estimated" in told
@@ -258,7 +233,7 @@ def test_counts_where_nothing_can_be_counted_are_refused(duchy: Path) -> None:
     kept = [line for line in file.read_text().splitlines() if not line.startswith(f"{counted},")]
     file.write_text("\n".join(kept) + "\n")
     assert any(f'plot "{counted}" has' in told and "nothing can be counted in it here" in told
-               for told in mistakes(hold(duchy)))  # fmt: skip
+               for told in mistakes(hold(duchy, ENTRY)))  # fmt: skip
 
 
 def test_exact_counts_that_contradict_them_stop_the_run_before_the_charge(duchy: Path) -> None:
@@ -275,7 +250,7 @@ def test_exact_counts_that_contradict_them_stop_the_run_before_the_charge(duchy:
 
 
 def test_counts_equal_by_sql_over_the_files_alone(duchy: Path) -> None:
-    release = tb.run(hold(duchy), duchy.parent / "after")
+    release = tb.run(hold(duchy, ENTRY), duchy.parent / "after")
     query = """select count(*) from '{}/tables/total.parquet' a full join '{}/tables/total.parquet' b
         using (area_type, area) where a.area_type = 'plot' and a.estimate is distinct from b.estimate"""
     found = duckdb.connect().execute(query.format(release.path, duchy.parent / "before")).fetchone()

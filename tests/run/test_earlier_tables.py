@@ -11,13 +11,13 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from tests.cli.schemas import fits
+from tests.run.earlier import counts, hold, mistakes
 
 import tabulae as tb
 from tabulae.cli.tables import plan_document
-from tabulae.errors import InvalidArgument, SpecError
+from tabulae.errors import InvalidArgument
 from tabulae.products.tables.product import TablesProduct
 from tabulae.spec import read_spec
 
@@ -79,30 +79,9 @@ def spec(tmp_path: Path, before: Path) -> Path:
     return tmp_path / "spec.toml"
 
 
-def hold(spec: Path, entry: str = ENTRY, *changes: tuple[str, str]) -> Path:
-    text = spec.read_text()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    spec.write_text(text + entry)
-    return spec
-
-
-def mistakes(spec: Path) -> list[str]:
-    with pytest.raises(SpecError) as caught:
-        tb.plan(spec)
-    return [f"{problem.path}: {problem.message}" for problem in caught.value.problems]
-
-
-def counts(folder: Path, table: str) -> dict[tuple[str, ...], float]:
-    rows = pq.read_table(folder / f"tables/{table}.parquet").to_pylist()
-    beside = ("estimate", "std_error", "ci_low", "ci_high", "obs_status")
-    return {tuple(v for k, v in row.items() if k not in beside): row["estimate"] for row in rows}
-
-
 def test_counts_are_those_of_the_release_before(spec: Path) -> None:
     folder = spec.parent
-    release = tb.run(hold(spec), folder / "after")
+    release = tb.run(hold(spec, ENTRY), folder / "after")
     assert release.verify() == []
     assert counts(folder / "after", "regions") == counts(folder / "before", "regions")
     assert sum(counts(folder / "after", "sex_by_age").values()) == sum(
@@ -115,7 +94,7 @@ def test_counts_are_those_of_the_release_before(spec: Path) -> None:
 
 def test_nothing_is_charged_for_them_and_the_release_says_where_they_are_from(spec: Path) -> None:
     folder = spec.parent
-    planned = plan_document(tb.plan(hold(spec)))
+    planned = plan_document(tb.plan(hold(spec, ENTRY)))
     release = tb.run(spec, folder / "after")
     [told] = release.about["earlier"]
     assert told == planned["earlier"][0]
@@ -130,7 +109,7 @@ def test_nothing_is_charged_for_them_and_the_release_says_where_they_are_from(sp
 
 
 def test_the_published_copy_means_the_same_without_the_earlier_release(spec: Path) -> None:
-    read = read_spec(hold(spec))
+    read = read_spec(hold(spec, ENTRY))
     release = tb.run(spec, spec.parent / "after")
     shutil.rmtree(spec.parent / "before")
     assert release.spec.digest() == read.digest()
@@ -138,7 +117,7 @@ def test_the_published_copy_means_the_same_without_the_earlier_release(spec: Pat
 
 
 def test_intervals_are_those_without_them_widened_to_the_estimates(spec: Path) -> None:
-    release = tb.run(hold(spec), spec.parent / "after")
+    release = tb.run(hold(spec, ENTRY), spec.parent / "after")
     (measured,) = release.measurements
     plain = tb.estimate(measured, method="non-negative").linear  # type: ignore[attr-defined]
     for table in release.spec.workload.tables:
@@ -165,7 +144,7 @@ def test_rows_and_columns_choose_the_counts(spec: Path) -> None:
 
 
 def test_check_sees_a_count_that_is_not_the_one_before(spec: Path) -> None:
-    release = tb.run(hold(spec), spec.parent / "after")
+    release = tb.run(hold(spec, ENTRY), spec.parent / "after")
     product = TablesProduct(release.spec)
     product._estimate(release)
     release.spec.earlier[0].held.at_least[1] += 1
@@ -185,7 +164,7 @@ def test_check_sees_a_count_that_is_not_the_one_before(spec: Path) -> None:
 )  # fmt: skip
 def test_a_damaged_release_is_refused(spec: Path, change: Callable[[Path], object], told: str) -> None:
     change(spec.parent)
-    [found] = mistakes(hold(spec))
+    [found] = mistakes(hold(spec, ENTRY))
     assert told in found
 
 
@@ -254,7 +233,7 @@ def test_groups_have_no_earlier_counts(spec: Path) -> None:
 
 
 def test_the_descriptor_says_them(spec: Path) -> None:
-    release = tb.run(hold(spec), spec.parent / "after")
+    release = tb.run(hold(spec, ENTRY), spec.parent / "after")
     assert json.loads((release.path / "datapackage.json").read_text())["tabulae"]["earlier"]
     release.about["earlier"][0]["table"] = "x"
     told = TablesProduct(release.spec).faults(release)
