@@ -11,7 +11,6 @@ more run, of households without their 522 types, has standard errors, and says w
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import shutil
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from benchmarks.recorded import add_force, record
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/units.csv"
@@ -279,6 +279,7 @@ def main() -> None:
     parser.add_argument("scratch", type=Path)
     for name, default in (("people", 60_000), ("blocks", 1_200), ("counties", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    add_force(parser)
     given = parser.parse_args()
     examples = given.scratch / "examples"
     prepare(examples, given.people, given.blocks, given.counties)
@@ -286,10 +287,7 @@ def main() -> None:
     for level, (alone, both) in joint_errors(examples).items():
         print(f"{level}: {alone:.2f} {both:.2f}")
     print("age by elderly members:", errors(examples, "dhc-households", *ELDERLY))
-    with RESULTS.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    record(RESULTS, list(rows[0]), rows, size="areas", force=given.force)
 
 
 if __name__ == "__main__":
