@@ -13,7 +13,7 @@ from tests.run.series import run, write_people, write_series, write_spec
 from typer.testing import CliRunner, Result
 
 import tabulae as tb
-from tabulae.cli import app, changes, commands
+from tabulae.cli import app, commands
 from tabulae.errors import InvalidArgument, ReleaseError, Unsupported
 
 
@@ -212,4 +212,4 @@ def test_areas_and_groups_are_refused(made: Path, duchy_release: Path) -> None:
 def test_what_rounds_to_nothing_has_no_sign() -> None:
     row = {"a": "x", "estimate": -0.01, "std_error": 1.0, "ci_low": -2.0, "ci_high": 2.0, "obs_status": "A"}
     assert commands._cells(row, 1)[0] == "0.0"
-    assert changes._number(-0.04, 1) == "0.0"
+    assert commands._number(-0.04, 1) == "0.0"

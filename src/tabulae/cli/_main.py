@@ -164,10 +164,10 @@ def init(
     show_confidential: Confidential = False,
 ) -> None:
     """Draft a spec from what a file declares of its columns; reads no record unless asked to."""
-    from . import init as commands_init
+    from . import prepare
 
     _guard(
-        lambda: commands_init.init(place, out, peek, table, json),
+        lambda: prepare.init(place, out, peek, table, json),
         json=json,
         show_confidential=show_confidential,
     )
@@ -187,9 +187,9 @@ def plan(
     json: Json = False,
 ) -> None:
     """Show every table's expected error and margin before any data is opened."""
-    from . import plan as commands_plan
+    from . import prepare
 
-    _guard(lambda: commands_plan.plan(spec, save, json, html, tolerance), json=json)
+    _guard(lambda: prepare.plan(spec, save, json, html, tolerance), json=json)
 
 
 @app.command()
@@ -205,9 +205,25 @@ def studio(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 0,
 ) -> None:
     """Design a release on a local page: a form, the spec, and its plan."""
-    from . import studio as commands_studio
+    _guard(lambda: _serve(place, port), json=False)
 
-    _guard(lambda: commands_studio.studio(place, port), json=False)
+
+def _serve(place: str, port: int) -> None:
+    """Print the address of the studio, and answer until Ctrl-C."""
+    from ..sources.source import is_url
+    from ..studio import Studio
+
+    desk = Studio(place, port)
+    try:
+        if not is_url(place) and not Path(place).exists():
+            typer.echo(f"{place} is not there: a new spec is begun, and Save makes the file.", err=True)
+        typer.echo(f"Open {desk.url}")
+        typer.echo("It is for you alone: the address holds a token. Ctrl-C stops the studio.", err=True)
+        desk.serve()
+    except KeyboardInterrupt:
+        typer.echo("Stopped. A run that was under way goes on by itself.", err=True)
+    finally:
+        desk.close()
 
 
 @app.command()
@@ -295,9 +311,9 @@ def changes(
     json: Json = False,
 ) -> None:
     """Show how counts changed from a release to a later one, with intervals, at no privacy cost."""
-    from . import changes as commands_changes
+    from . import commands
 
-    _guard(lambda: commands_changes.changes(earlier, later, table, out, json), json=json)
+    _guard(lambda: commands.changes(earlier, later, table, out, json), json=json)
 
 
 @app.command()
@@ -318,9 +334,9 @@ def convert(
     json: Json = False,
 ) -> None:
     """Write a release's tables in another format, into a folder of their own."""
-    from . import commands as commands_convert
+    from . import commands
 
-    _guard(lambda: commands_convert.convert(folder, to, out, json), json=json)
+    _guard(lambda: commands.convert(folder, to, out, json), json=json)
 
 
 @app.command()
@@ -363,10 +379,10 @@ def ledger_init(
     json: Json = False,
 ) -> None:
     """Create a ledger with its cap; kind and cap never change."""
-    from . import ledger as commands_ledger
+    from . import prepare
 
     _guard(
-        lambda: commands_ledger.init(path, budget, definition, neighbours, unit, delta, json=json), json=json
+        lambda: prepare.ledger_init(path, budget, definition, neighbours, unit, delta, json=json), json=json
     )
 
 
@@ -375,9 +391,9 @@ def ledger_show(
     path: Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)], json: Json = False
 ) -> None:
     """Show the budget and every entry."""
-    from . import ledger as commands_ledger
+    from . import prepare
 
-    _guard(lambda: commands_ledger.show(path, json=json), json=json)
+    _guard(lambda: prepare.ledger_show(path, json=json), json=json)
 
 
 @detailed_app.command("check")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import typer
+from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -18,20 +19,22 @@ from ..audit import Audit
 from ..audit import audit as make_audit
 from ..demo import write_demo
 from ..domain.figure_sql import figure_from_sql
-from ..errors import ReleaseError
+from ..errors import InvalidArgument, ReleaseError, Unsupported
 from ..export import convert_release, write_answer
 from ..privacy import Ledger
 from ..release import Release
+from ..release.changes import PARTS, Changes
 from ..release.progress import Progress
 from ..spec import read_spec
 from . import series as commands_series
 from .kinds import WORDS
-from .output import emit, loss_words, open_console, print_reach, print_table, progress
+from .output import emit, loss_words, new_table, open_console, print_reach, print_table, progress, say
 from .tables import strategy_words
 
 _ROWS_PRINTED = 40
 _MOST_DECIMALS = 6
 _RESULTS = 5  # columns that follow the labels
+_CHANGE_COLUMNS = 5  # of each part of a change
 
 
 def print_answer(rows: pa.Table, level: float, *, quantiles: bool) -> None:
@@ -45,7 +48,7 @@ def print_answer(rows: pa.Table, level: float, *, quantiles: bool) -> None:
     table = RichTable()
     for heading in (*labels, "estimate", "std. error", f"{level:.0%} interval"):
         table.add_column(heading, justify="left" if heading in labels else "right")
-    places = 0 if quantiles and _are_whole(shown) else _decimals(shown)
+    places = 0 if quantiles and _are_whole(shown) else _decimals((row["std_error"] for row in shown), 1)
     for row in shown:
         estimate, error, interval = _cells(row, places)
         table.add_row(*(row[name] for name in labels), estimate, "-" if quantiles else error, interval)
@@ -76,11 +79,14 @@ def _are_whole(rows: Iterable[dict[str, Any]]) -> bool:
     return all(value is None or float(value).is_integer() for value in values)
 
 
-def _decimals(rows: Iterable[dict[str, Any]]) -> int:
-    """Two significant digits of the smallest standard error, at least one decimal and at most six."""
-    errors = [row["std_error"] for row in rows if row["std_error"]]
-    smallest = min((error for error in errors if error > 0), default=1.0)
-    return min(_MOST_DECIMALS, max(1, 1 - math.floor(math.log10(smallest))))
+def _decimals(errors: Iterable[float | None], without: int) -> int:
+    """Two significant digits of the smallest standard error, at least one decimal and at most six.
+
+    Args:
+        without: the decimals where no number has an error.
+    """
+    smallest = min((error for error in errors if error), default=None)
+    return without if smallest is None else min(_MOST_DECIMALS, max(1, 1 - math.floor(math.log10(smallest))))
 
 
 def demo(out: Path, people: int, json: bool) -> None:
@@ -210,6 +216,103 @@ def query(folder: Path, sql: str, areas: list[str], codes: list[str], out: Path 
     print_answer(rows, release.level, quantiles=quantiles)
     if note := WORDS[release.spec.kind].query_note(release):
         typer.echo(note)
+
+
+def changes(earlier: Path, later: Path, table: str | None, out: Path | None, json: bool) -> None:
+    """Compare one table of two releases, or all that both publish."""
+    before, now = Release.read(earlier), Release.read(later)
+    names = [table] if table is not None else [name for name in now.tables if name in before.tables]
+    if not names:
+        raise InvalidArgument(f"{earlier} and {later} publish no table of the same name")
+    if out is not None and len(names) > 1:
+        raise InvalidArgument(
+            f"{out} holds one table: name it with --table; both releases have {', '.join(names)}"
+        )
+    if out is not None and out.resolve().is_relative_to(earlier.resolve()):
+        raise InvalidArgument(
+            f"{out} lies in a release, which stays as it was published: name a file outside it"
+        )
+    made, left = _all_changes(before, now, names)
+    if out is not None:
+        statement = (
+            f"Changes of {names[0]} since {before.descriptor['title']}, release {before.about['release_id']}"
+        )
+        write_answer(now, statement, made[0].rows, out)
+    if json:
+        tables = [_changes_document(each) for each in made]
+        emit({"earlier": str(earlier), "later": str(later), "tables": tables, "left_out": left})
+        return
+    console, notes = open_console(), [*_change_notes(made), *(f"Left out  {why}" for why in left)]
+    if out is not None:
+        say(console, *notes, f"Wrote {out}: {made[0].rows.num_rows:,} rows")
+        return
+    for each in made:
+        _print_changes(console, each)
+    say(console, *notes)
+
+
+def _all_changes(before: Release, now: Release, names: Sequence[str]) -> tuple[list[Changes], list[str]]:
+    """The changes of tables, and why others cannot be compared; where none can, the first reason is raised."""
+    made: list[Changes] = []
+    refused: list[InvalidArgument | Unsupported] = []
+    for name in names:
+        try:
+            made.append(now.changes_since(before, name))
+        except (InvalidArgument, Unsupported) as error:
+            refused.append(error)
+    if not made:
+        raise refused[0]
+    return made, [str(error) for error in refused]
+
+
+def _changes_document(made: Changes) -> dict[str, Any]:
+    rows = made.rows.to_pylist()
+    return {
+        "table": made.table,
+        "level": made.level,
+        "conservative_intervals": made.conservative,
+        "notes": list(made.notes),
+        "rows": rows,
+    }
+
+
+def _change_notes(made: Sequence[Changes]) -> Iterator[str]:
+    """What differs between the releases, once each; that of one table with its name."""
+    notes = list(dict.fromkeys(note for each in made for note in each.notes))
+    for note in notes:
+        of = [each.table for each in made if note in each.notes]
+        yield f"Note      {note}" if len(of) == len(made) else f"Note      {', '.join(of)}: {note}"
+
+
+def _print_changes(console: Console, made: Changes) -> None:
+    """The first rows: both estimates, and the change in counts and in per cent, each with its interval."""
+    rows = made.rows.slice(0, _ROWS_PRINTED).to_pylist()
+    labels = made.rows.column_names[: -_CHANGE_COLUMNS * len(PARTS)]
+    interval = f"{made.level:.0%} interval"
+    table = new_table(
+        *labels, "before", "now", "change", interval, "in %", interval, words=labels, title=made.table
+    )
+    places = {part: _decimals((row[f"{part}_std_error"] for row in rows), 0) for part in PARTS}
+    for row in rows:
+        cells = [_number(row[part], places[part]) for part in PARTS[:2]]
+        for part in PARTS[2:]:
+            cells += [_number(row[part], places[part]), _interval(row, part, places[part])]
+        table.add_row(*(row[label] for label in labels), *cells)
+    print_table(console, table)
+    if made.rows.num_rows > _ROWS_PRINTED:
+        say(console, f"... {made.rows.num_rows - _ROWS_PRINTED:,} more rows; --out FILE.csv writes all")
+
+
+def _interval(row: Mapping[str, Any], part: str, places: int) -> str:
+    if row[f"{part}_status"] == "E":
+        return "exact"
+    if row[f"{part}_status"] == "Q":
+        return "not estimable"
+    return " to ".join(_number(row[f"{part}_ci_{end}"], places) for end in ("low", "high"))
+
+
+def _number(value: float | None, places: int) -> str:
+    return "-" if value is None else f"{value:z,.{places}f}"
 
 
 def audit(spec: Path, seconds: float, json: bool) -> None:

@@ -8,20 +8,21 @@ is gone afterwards.
 
 from __future__ import annotations
 
+import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from os import sysconf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 from ...errors import DataError, require
 from ..columns import WantedColumn, positions
 from ..dialect import Dialect, csv_header, in_utf8
 from ..failures import redacted
 from ..memory import read_memory
-from ..object_store import S3, object_columns
 from ..parquet_files import column_names, column_types, parquet_files
 from ..source import CSV, PARQUET, ROWS_AT_ONCE, Engine, Kind, RecordSource, WantedTable
 from ..stat_files import STAT_KINDS, stat_columns
@@ -31,6 +32,16 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
 
+S3 = Kind(
+    "s3",
+    "object store",
+    schemes=("s3",),
+    passwords="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    form="s3://bucket/people.parquet",
+)
+
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_PATIENCE = 20  # seconds without an answer of the store
 VIEW = "records"
 FEED = "feed"
 SCRATCH = "scratch"
@@ -214,7 +225,7 @@ def _fed(
 ) -> Iterator[_Relation]:
     """The wanted columns of a file that the engine does not read, as they come."""
     faults: list[Exception] = []
-    read = object_columns if source.kind == S3.name else stat_columns
+    read = _object_columns if source.kind == S3.name else stat_columns
     names, stream = read(source, columns, lambda names: _places(source, names, columns), faults)
     connection.register(feed, stream)
     try:
@@ -224,6 +235,48 @@ def _fed(
     else:
         return
     raise fault
+
+
+def _object_columns(
+    source: RecordSource,
+    wanted: Sequence[WantedColumn],
+    check: Callable[[tuple[str, ...]], object],
+    faults: list[Exception],
+) -> tuple[tuple[str, ...], pa.RecordBatchReader]:
+    """The names of the columns that are wanted, and the stream of their values.
+
+    Credentials, region and endpoint come from the environment and the files that the AWS tools read. What the store
+    says of an error is told apart by :mod:`..failures`.
+
+    Args:
+        check: called with the names of all columns of the file, to refuse what it lacks.
+        faults: gets the reason why the stream ends too soon.
+    """
+    import pyarrow as pa
+    from pyarrow import fs, parquet
+
+    endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None)
+    store = fs.S3FileSystem(
+        endpoint_override=endpoint,
+        connect_timeout=_PATIENCE,
+        request_timeout=_PATIENCE,
+        background_writes=False,
+    )
+    place = urlsplit(str(source.url), allow_fragments=False)
+    file = parquet.ParquetFile(store.open_input_file(f"{place.netloc}{place.path}"), pre_buffer=True)
+    check(tuple(file.schema_arrow.names))
+    columns = tuple(dict.fromkeys(column.name for column in wanted))
+    schema = pa.schema([file.schema_arrow.field(name) for name in columns])
+
+    def stream() -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(columns)):
+                yield batch.select(columns)
+        except Exception as error:
+            faults.append(error)
+            raise
+
+    return columns, pa.RecordBatchReader.from_batches(schema, stream())
 
 
 def _select(
