@@ -32,10 +32,12 @@ from tabulae.linalg import (
     Stack,
     Total,
     WidthRange,
+    product_sensitivity,
     sensitivity,
     sums_of_products,
     weighted_sensitivity,
 )
+from tabulae.linalg import columns as linalg_columns
 
 NEIGHBOURS = ("add-remove", "replace")
 Blocks = Sequence[tuple[LinearOperator, Fraction | int]]
@@ -135,7 +137,7 @@ def test_small_blocks_are_exact(p: int, neighbours: str, blocks: Blocks) -> None
 def test_products_without_writing_them_out(p: int, neighbours: str, blocks: Blocks) -> None:
     """The route that large products take: exact where it says so, never below the truth."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sensitivity, "_SMALL_PRODUCT", 0)
+        patch.setattr(product_sensitivity, "_SMALL_PRODUCT", 0)
         found = weighted_sensitivity(blocks, p, neighbours)
     truth = brute_force(blocks, p, neighbours)
     assert found.power == truth if found.is_exact else found.power >= truth
@@ -151,17 +153,17 @@ def test_bounds_stay_above_the_truth_when_time_is_short(
 ) -> None:
     """Every shortcut forced at once: grouped choices, unfinished pruning, attributes with unlisted pairs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sensitivity, "_SMALL_PRODUCT", 0)
-        patch.setattr(sensitivity, "_PAIR_CLASSES", 2)
-        patch.setattr(sensitivity, "_LISTED", 2)
-        patch.setattr(sensitivity, "_VALUE_PAIRS", 2)
+        patch.setattr(product_sensitivity, "_SMALL_PRODUCT", 0)
+        patch.setattr(product_sensitivity, "_PAIR_CLASSES", 2)
+        patch.setattr(product_sensitivity, "_LISTED", 2)
+        patch.setattr(product_sensitivity, "_VALUE_PAIRS", 2)
         patch.setattr(sums_of_products, "_NUMBERS", numbers)
         patch.setattr(sums_of_products, "_SLOW_NUMBERS", numbers)
         patch.setattr(sums_of_products, "_COMPARISONS", 3)
         patch.setattr(sums_of_products, "_MIDPOINTS", 0)
-        patch.setattr(sensitivity, "PAIR_CELLS", 1)
-        patch.setattr(sensitivity, "_L1_WORK", 1)
-        patch.setattr(sensitivity, "_EXACT_ENTRIES", 1)
+        patch.setattr(linalg_columns, "PAIR_CELLS", 1)
+        patch.setattr(linalg_columns, "_L1_WORK", 1)
+        patch.setattr(linalg_columns, "_EXACT_ENTRIES", 1)
         found = weighted_sensitivity(blocks, p, neighbours)
     truth = brute_force(blocks, p, neighbours)
     assert found.power == truth if found.is_exact else found.power >= truth
@@ -174,7 +176,7 @@ def test_fractions_too_many_to_compare_exactly_are_rounded_up(p: int, neighbours
     for seed in range(40):
         op = Dense(np.random.default_rng(seed).normal(size=(6, 3)))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sensitivity, "_EXACT_ENTRIES", 0)
+            patch.setattr(linalg_columns, "_EXACT_ENTRIES", 0)
             found = op.sensitivity(p, neighbours=neighbours)
         truth = brute_force([(op, 1)], p, neighbours)
         assert not found.is_exact
@@ -182,7 +184,7 @@ def test_fractions_too_many_to_compare_exactly_are_rounded_up(p: int, neighbours
 
 
 def test_opposite_columns_among_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sensitivity, "PAIR_CELLS", 1)
+    monkeypatch.setattr(linalg_columns, "PAIR_CELLS", 1)
     op = Dense([[0, 5, -5, 1]])
     assert op.sensitivity(2, neighbours="replace").power == 100
     assert op.sensitivity(1, neighbours="replace").power == 10
@@ -386,7 +388,7 @@ def test_contrasts_whose_pairs_are_too_many_are_compared_by_their_columns(data: 
     blocks = [(Contrasts(Dense(data.draw(rows)), cells, parts, [None, None]), w) for w in (2, Fraction(1, 3))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sensitivity, "_CONTRAST_PAIRS", 0)
-        patch.setattr(sensitivity, "_VECTOR_LIMIT", 0)
+        patch.setattr(sensitivity, "VECTOR_LIMIT", 0)
         patch.setattr(sensitivity, "_CHUNK", 8)
         found = weighted_sensitivity(blocks, 2, "replace")
     assert found.is_exact

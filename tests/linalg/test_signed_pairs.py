@@ -20,7 +20,7 @@ from tabulae.linalg import (
     MatrixProduct,
     Partition,
     Total,
-    sensitivity,
+    product_sensitivity,
     sums_of_products,
     weighted_sensitivity,
 )
@@ -77,7 +77,7 @@ def test_corners_bound_every_pair(seed: int, weights: list[Fraction]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for limit in limits:
             for name, value in limit.items():
-                patch.setattr(sensitivity, name, value)
+                patch.setattr(product_sensitivity, name, value)
             for corners in (sums_of_products.CORNERS, 1):
                 patch.setattr(sums_of_products, "CORNERS", corners)
                 found = weighted_sensitivity(blocks, 2, "replace")
@@ -118,7 +118,7 @@ def test_thousands_of_categories() -> None:
 
 def test_l1_distances_of_large_products_are_never_understated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Choices dropped for their bounds may be further apart than those kept: seeds where that decides."""
-    monkeypatch.setattr(sensitivity, "_SMALL_PRODUCT", 1)
+    monkeypatch.setattr(product_sensitivity, "_SMALL_PRODUCT", 1)
     for seed in range(60):
         rng = np.random.default_rng(seed)
         factors = [[Dense(rng.integers(-3, 4, (2, n))), Total(n)] for n in (3, 2, 3)]

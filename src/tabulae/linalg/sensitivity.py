@@ -18,22 +18,20 @@ where the few columns that could be the largest can be read entry by entry, they
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgument, Unsupported
+from ..errors import InvalidArgument
 from .arrays import INT64_LIMIT, check_power, integer_matmul, joint_classes, representatives, widened
+from .columns import PAIR_CELLS, Blocks, Bound, largest_column, largest_pair, whole_weights
 from .farthest_pair import all_pairs, farthest
-from .kron import Contrasts, Kron, WeightedRows, exact_product, unlifted, weighted_rows
+from .kron import Contrasts, Kron, WeightedRows, exact_product, weighted_rows
 from .operator import (
-    Centring,
     Dense,
     Identity,
     LinearOperator,
@@ -42,36 +40,18 @@ from .operator import (
     Permuted,
     Scaled,
     Sensitivity,
-    Sparse,
     Stack,
     Sum,
     Total,
     check_operators,
     worst_change,
 )
-from .sums_of_products import (
-    CORNERS,
-    Choices,
-    Maximum,
-    corners,
-    count_corners,
-    extreme,
-    largest_corner,
-    maximise,
-    undominated,
-)
-
-Blocks = Sequence[tuple[LinearOperator, Fraction]]
-Bound = tuple[Fraction, bool]
-"""An upper bound, and whether it is attained."""
+from .product_sensitivity import VECTOR_LIMIT, AxisFactors, inner_products, largest_in_products
 
 Margin = tuple[LinearOperator | None, tuple[LinearOperator, ...]]
 """An explicit matrix, or None for a product, and one factor an attribute."""
 
 NEIGHBOURS = ("add-remove", "replace")
-PAIR_CELLS = 8192  # classes of columns up to which all pairs are compared
-_L1_WORK = 2**31  # row differences that an enumeration of pairs may take
-_EXACT_ENTRIES = 2**18  # entries that may be summed as Python integers
 _CHUNK = 2**22  # numbers held at once
 _CONTRAST_PAIRS = 2**26  # inner products that may be held
 _LISTED_CELLS = 2**12  # sums over so few cells are written out and need no bound
@@ -83,14 +63,6 @@ _SINGLE_WORK = 2**40  # the same of single precision: half a minute
 _WRITTEN_ENTRIES = 2**26  # entries up to which pairs are left to the comparison of written-out columns (L1)
 _WRITTEN_WORK = 2**31
 _VECTOR_CELLS = 2**20  # combinations of cells whose columns are all measured, beside explicit matrices
-_VECTOR_LIMIT = 2**26  # cells for which a number each may be held
-_PAIR_CLASSES = 512  # classes of an attribute up to which all its pairs are listed
-_LISTED = 64  # classes whose pairs are listed beyond that, beside a bound on the others
-_SMALL_PRODUCT = 1024  # classes up to which a whole product is written out for L1 distances
-_BOXED_CLASSES = 4096  # classes whose inner products are all held at once
-_COMBINED = 2**10  # cells of several attributes whose pairs are compared in combination where signs differ
-_OVERLAP_ENTRIES = 2**24  # entries of a factor's columns that may be compared pair by pair
-_VALUE_PAIRS = 2**16  # distinct pairs of values that an exact L1 distance may sum over
 
 
 def weighted_sensitivity(
@@ -138,9 +110,9 @@ def weighted_sensitivity(
     if found is None:
         found = _largest_in_margins(parts, p, replace=replace)
     if found is None:
-        found = _largest_in_products(parts, p, replace=replace)
+        found = largest_in_products(parts, p, replace=replace)
     if found is None:
-        found = _largest_pair(parts, p) if replace else _largest_column(parts, p)
+        found = largest_pair(parts, p) if replace else largest_column(parts, p)
     power, is_exact = found
     return Sensitivity(power, p, is_exact=is_exact and attained)
 
@@ -216,14 +188,6 @@ def _weight(weight: Any) -> Fraction:
     ):
         raise InvalidArgument(f"a weight must be a Fraction of at least 0, not {weight!r}")
     return Fraction(weight)
-
-
-def _whole_weights(blocks: Blocks) -> tuple[list[int], Fraction]:
-    """Weights as integers without a common divisor, and the unit that they count."""
-    denominator = reduce(math.lcm, (weight.denominator for _, weight in blocks), 1)
-    whole = [int(weight * denominator) for _, weight in blocks]
-    divisor = reduce(math.gcd, whole, 0) or 1
-    return [weight // divisor for weight in whole], Fraction(divisor, denominator)
 
 
 # sums of products ----------------------------------------------------------------------------------
@@ -335,7 +299,7 @@ def _largest_in_contrasts(blocks: Blocks, *, replace: bool) -> Bound | None:
         return None
     if any((op.merges, op.classes) != (members[0].merges, members[0].classes) for op in members):
         return None
-    weights, unit = _whole_weights(blocks)
+    weights, unit = whole_weights(blocks)
     diagonal = _contrast_norms(members, weights)
     if not replace:
         return int(diagonal.max()) * unit, True
@@ -346,7 +310,7 @@ def _largest_in_contrasts(blocks: Blocks, *, replace: bool) -> Bound | None:
     found = _farthest_columns(members, weights, diagonal)
     if found is not None:
         return found * unit, True
-    return None if members[0].shape[1] <= _VECTOR_LIMIT else (4 * int(diagonal.max()) * unit, False)
+    return None if members[0].shape[1] <= VECTOR_LIMIT else (4 * int(diagonal.max()) * unit, False)
 
 
 def _farthest_columns(
@@ -417,7 +381,7 @@ def _contrast_places(op: Contrasts, labels: Sequence[np.ndarray]) -> tuple[np.nd
 def _contrast_products(op: Contrasts, labels: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
     """M_b, repeated for second cells, times the centring matrices' inner products with first and second cells."""
     outside = [lab for lab, c in zip(labels, op.within, strict=True) if c is None]
-    gram = _inner_products(op.matrix, np.arange(op.matrix.shape[1]))
+    gram = inner_products(op.matrix, np.arange(op.matrix.shape[1]))
     kind = gram.dtype if gram.dtype == object else dtype  # of a class of one cell, whose products are all 0
     gram = gram.astype(kind)
     gram = gram.reshape(op.widths + op.widths)
@@ -528,7 +492,7 @@ def _largest_in_margins(blocks: Blocks, p: int, *, replace: bool) -> Bound | Non
     if len({tuple(f.shape[1] for f in factors) for _, factors in margins}) > 1:
         return None
     columns = zip(*(factors for _, factors in margins), strict=True)
-    axes = [_AxisFactors(tuple(column)) for column in columns]
+    axes = [AxisFactors(tuple(column)) for column in columns]
     cells = math.prod(len(axis.first) for axis in axes)
     if all(op.integer for op, _ in blocks) and cells <= (_LISTED_CELLS if replace else _VECTOR_CELLS):
         if not replace:
@@ -536,16 +500,16 @@ def _largest_in_margins(blocks: Blocks, p: int, *, replace: bool) -> Bound | Non
         rows = sum(op.shape[0] for op, _ in blocks)
         listed = _listed_margins(blocks, margins, axes) if rows * cells <= _WRITTEN_ENTRIES else None
         if listed is not None:
-            return _largest_pair(listed, p)
+            return largest_pair(listed, p)
     explicit: dict[LinearOperator, Fraction] = {}
     for (_, weight), (left, _) in zip(blocks, margins, strict=True):
         if left is not None:
             explicit[left] = explicit.get(left, Fraction(0)) + weight
     products = [block for block in blocks if isinstance(block[0], Kron)]
-    found = _largest_in_products(products, p, replace=replace) if products else (Fraction(0), True)
+    found = largest_in_products(products, p, replace=replace) if products else (Fraction(0), True)
     if found is None:
         return None
-    largest = _largest_pair if replace else _largest_column
+    largest = largest_pair if replace else largest_column
     return found[0] + sum((largest([(left, w)], p)[0] for left, w in explicit.items()), Fraction(0)), False
 
 
@@ -559,10 +523,10 @@ def _margin(op: LinearOperator) -> Margin | None:
 
 
 def _largest_margin_column(
-    blocks: Blocks, margins: Sequence[Margin], axes: Sequence[_AxisFactors], p: int
+    blocks: Blocks, margins: Sequence[Margin], axes: Sequence[AxisFactors], p: int
 ) -> Bound:
     """``max_j sum_b w_b ||A_b e_j||_p^p`` over all combinations of cells, in integers."""
-    weights, unit = _whole_weights(blocks)
+    weights, unit = whole_weights(blocks)
     norms = []
     for left, factors in margins:
         sides = [
@@ -588,7 +552,7 @@ def _classes_of(factors: Sequence[LinearOperator], sides: Sequence[np.ndarray]) 
     return places[np.ix_(*(f.columns(side).argmax(axis=0) for f, side in zip(factors, sides, strict=True)))]
 
 
-def _listed_margins(blocks: Blocks, margins: Sequence[Margin], axes: Sequence[_AxisFactors]) -> Blocks | None:
+def _listed_margins(blocks: Blocks, margins: Sequence[Margin], axes: Sequence[AxisFactors]) -> Blocks | None:
     """The blocks over all combinations of cells, written out; None where entries are too large."""
     if any(op.abs_entry_max() >= 2**62 for op, _ in blocks):
         return None
@@ -601,579 +565,3 @@ def _listed_margins(blocks: Blocks, margins: Sequence[Margin], axes: Sequence[_A
             matrix = left.columns(_classes_of(factors, sides).reshape(-1))
         listed.append((Dense(matrix), weight))
     return listed
-
-
-# products, attribute by attribute ------------------------------------------------------------------
-def _largest_in_products(blocks: Blocks, p: int, *, replace: bool) -> Bound | None:
-    """The largest column or pair of weighted products over the same attributes; ``None`` for other blocks.
-
-    A column of a product is a product of columns, so its power sum is the product of the factors' power sums:
-
-        add-remove   sum_b w_b  prod_i  ||f_bi e_j||_p^p
-        replace      sum_b w_b (prod_i a_bi + prod_i b_bi - 2 prod_i c_bi)
-
-    with ``a = ||f e_j||^2``, ``b = ||f e_k||^2`` and ``c = <f e_j, f e_k>`` for a pair of cells ``(j, k)`` of
-    attribute ``i``. Both are sums of products, maximised over one choice per attribute (``sums_of_products.py``).
-    The same holds for the L1 distance of 0/1 columns, which is their squared L2 distance.
-
-    For the L1 distance of other columns ``c = sum_r min(|u_r|, |v_r|)`` over entries of one sign gives an upper
-    bound, because a product of minima is at most the minimum of products; choices that reach it are evaluated
-    exactly.
-    """
-    sizes = {op.sizes if isinstance(op, Kron) else None for op, _ in blocks}
-    if len(sizes) > 1 or sizes == {None}:
-        if len(blocks) > 1 and blocks[0][0].shape[1] > _VECTOR_LIMIT:
-            raise Unsupported(
-                f"the sensitivity of blocks of different structure over {blocks[0][0].shape[1]} cells needs a number "
-                "per cell: write every block as a Kron over the same attributes"
-            )
-        return None
-    if replace:  # two records meet a total alike: its weight would only loosen bounds
-        blocks = [(op, weight) for op, weight in blocks if not _is_total(op)]
-        if not blocks:
-            return Fraction(0), True
-    products = [tuple(op.ops) for op, _ in blocks if isinstance(op, Kron)]
-    attributes = [
-        _AxisFactors(tuple(product[axis] for product in products)) for axis in range(len(products[0]))
-    ]
-    if not replace:
-        return _largest(blocks, attributes, p)
-    telling = [axis for axis, attribute in enumerate(attributes) if len(attribute.first) > 1]
-    if not telling:
-        return Fraction(0), True
-    if len(telling) == 1:  # the other factors multiply every distance by a constant
-        others = attributes[: telling[0]] + attributes[telling[0] + 1 :]
-        power, is_exact = _largest_pair(_one_attribute(blocks, attributes, telling[0], p), p)
-        return power * _rounding(others, len(blocks)), is_exact and all(other.integer for other in others)
-    binary = all(factor.binary for attribute in attributes for factor in attribute.distinct)
-    if p == 1 and not binary and _is_small(blocks, attributes):
-        return _largest_pair(blocks, p)
-    return _largest_difference(blocks, attributes, p, overlap=p == 1 and not binary)
-
-
-@dataclass(frozen=True)
-class _AxisFactors:
-    """The factors that the products have on one attribute."""
-
-    factors: tuple[LinearOperator, ...]
-
-    @cached_property
-    def distinct(self) -> list[LinearOperator]:
-        """Each different factor once."""
-        return list(dict.fromkeys(self.factors))
-
-    @cached_property
-    def column_of(self) -> np.ndarray:
-        """For each product, the position of its factor in ``distinct``."""
-        position = {factor: index for index, factor in enumerate(self.distinct)}
-        return np.array([position[factor] for factor in self.factors])
-
-    @cached_property
-    def first(self) -> np.ndarray:
-        """One cell for each class of cells that no factor tells apart."""
-        return representatives(joint_classes([factor.column_classes() for factor in self.distinct]))
-
-    @cached_property
-    def integer(self) -> bool:
-        return all(factor.integer for factor in self.distinct)
-
-    def norms(self, p: int) -> np.ndarray:
-        """Power sums ``(cells, factors)`` of the columns ``first``."""
-        return _table([factor.column_norms(p)[self.first] for factor in self.distinct], integer=self.integer)
-
-    def columns(self, p: int) -> Choices:
-        """One choice per different row of power sums."""
-        norms = self.norms(p)
-        cells = np.repeat(self.first[:, None], 2, axis=1)
-        choices = Choices(norms, np.ones(len(norms), dtype=bool), cells)
-        return choices[undominated(choices, np.ones(norms.shape[1], dtype=np.int64), [])]
-
-    def pairs(self, p: int, *, overlap: bool) -> Choices:
-        """Choices ``[a, b, c]`` for pairs of cells; all pairs, or some and a bound on the others."""
-        norms = self.norms(p)
-        listed = np.arange(len(norms))
-        if len(listed) > _PAIR_CLASSES:
-            largest = np.argsort(-norms.astype(np.float64).sum(axis=1), kind="stable")[: _LISTED // 2]
-            spread = np.linspace(0, len(listed) - 1, _LISTED // 2).astype(np.int64)
-            listed = np.unique(np.concatenate([largest, spread]))
-        cells = self.first[listed]
-        shared = [_overlaps(f, cells) if overlap else _inner_products(f, cells) for f in self.distinct]
-        one, other = np.repeat(np.arange(len(cells)), len(cells)), np.tile(np.arange(len(cells)), len(cells))
-        attained = (one == other) if overlap else np.ones(len(one), dtype=bool)
-        choices = _pair_choices(norms[listed], shared, cells, (one, other), attained, integer=self.integer)
-        return choices if len(listed) == len(norms) else _with_bound(choices, norms, self)
-
-    def corners(self) -> Choices | None:
-        """The pairs of cells, where few differ; otherwise the corners of a box that holds them all.
-
-        None where both are too many: the corners double with every different factor.
-        """
-        if self._alike:  # one cell against itself, and against any other
-            cells = self.first[:2]
-            one, other = np.array([0, 0]), np.array([0, len(cells) - 1])
-        else:
-            cells = self.first
-            one, other = np.indices((len(cells), len(cells)), dtype=np.int32).reshape(2, -1)
-        norms = self.norms(2)[: len(cells)]
-        shared = [_inner_products(factor, cells) for factor in self.distinct]
-        if len(cells) > _PAIR_CLASSES:
-            return corners(norms, shared) if count_corners(shared) <= CORNERS else None
-        pairs = _pair_choices(norms, shared, cells, (one, other), np.ones(len(one), dtype=bool), integer=True)
-        pairs = pairs[_distinct(pairs)]
-        return pairs if len(pairs) <= count_corners(shared) else corners(norms, shared)
-
-    @property
-    def boxed(self) -> bool:
-        """Whether the inner products of all its columns can be held."""
-        return self.integer and (self._alike or len(self.first) <= _BOXED_CLASSES)
-
-    @cached_property
-    def _alike(self) -> bool:
-        """Whether every factor treats all classes of cells alike, so that one pair stands for all."""
-        return all(_treats_alike(factor, len(self.first)) for factor in self.distinct)
-
-    @property
-    def is_unsigned(self) -> bool:
-        """Whether no factor has a negative entry."""
-        return all(_is_unsigned(factor) for factor in self.distinct)
-
-
-def _largest(blocks: Blocks, attributes: Sequence[_AxisFactors], p: int) -> Bound:
-    weights, unit = _whole_weights(blocks)
-    choices = [attribute.columns(p) for attribute in attributes]
-    expanded = [_expand(c, a.column_of) for c, a in zip(choices, attributes, strict=True)]
-    expanded, gains = _common_dtype(expanded, weights)
-    found = maximise(expanded, gains)
-    assert found is not None  # power sums are never negative
-    return Fraction(found.value) * unit * _rounding(attributes, len(blocks)), found.is_exact
-
-
-def _largest_difference(
-    blocks: Blocks, attributes: Sequence[_AxisFactors], p: int, *, overlap: bool
-) -> Bound:
-    weights, unit = _whole_weights(blocks)
-    unsigned = overlap or all(attribute.is_unsigned for attribute in attributes)
-    column, _ = _largest(blocks, attributes, p)
-    bound = column * (2 if p == 1 or unsigned else 4)
-    if not unsigned:
-        signed = _largest_signed(attributes, weights)
-        if signed is not None and (
-            signed.is_exact or math.prod(len(a.first) for a in attributes) > _COMBINED
-        ):
-            power = int(signed.value) * unit
-            return (power, signed.is_exact) if power <= bound else (bound, False)
-        if any(len(attribute.first) > _PAIR_CLASSES for attribute in attributes):
-            return bound, False
-    choices = []
-    for attribute in attributes:
-        pairs = attribute.pairs(p, overlap=overlap)
-        if unsigned:  # before expanding: few columns to compare
-            directions = np.repeat(np.array([1, 1, -1]), len(attribute.distinct))
-            pairs = pairs[undominated(pairs, directions, [])]
-        pairs = pairs[_distinct(pairs)]
-        pairs = pairs[extreme(pairs)]
-        shift = attribute.column_of[:, None] + len(attribute.distinct) * np.arange(3)
-        choices.append(_expand(pairs, shift.T.reshape(-1)))
-    gains = [*weights, *weights, *(-2 * weight for weight in weights)]
-    choices, coefficients = _common_dtype(choices, gains)
-    exact = all(attribute.integer for attribute in attributes)
-    evaluate = (lambda cells: _l1_distance(attributes, weights, cells)) if overlap and exact else None
-    found = maximise(choices, coefficients, evaluate)
-    if found is None:
-        return bound, False
-    # Of inner products, relative to the columns
-    error = 4 * column * (_rounding(attributes, len(blocks)) - 1)
-    power = Fraction(found.value) * unit + error
-    return (power, found.is_exact) if power <= bound else (bound, False)
-
-
-def _largest_signed(attributes: Sequence[_AxisFactors], weights: Sequence[int]) -> Maximum | None:
-    """The largest distance over the corners of each attribute, exact where they are pairs.
-
-    None for fractions, and where there are too many corners.
-    """
-    if not all(attribute.boxed for attribute in attributes):
-        return None
-    choices = [choice for attribute in attributes if (choice := attribute.corners()) is not None]
-    if len(choices) < len(attributes):
-        return None
-    return largest_corner(choices, [attribute.column_of for attribute in attributes], weights)
-
-
-def _rounding(attributes: Sequence[_AxisFactors], products: int) -> Fraction:
-    """How much a sum of products of power sums may gain by rounding: 1 for integers."""
-    if all(attribute.integer for attribute in attributes):
-        return Fraction(1)
-    rows = sum(max(factor.shape[0] for factor in attribute.distinct) + 8 for attribute in attributes)
-    return 1 + Fraction(rows + products + 64, 2**50)
-
-
-def _pair_choices(
-    norms: np.ndarray,
-    shared: Sequence[np.ndarray],
-    cells: np.ndarray,
-    pairs: tuple[np.ndarray, np.ndarray],
-    attained: np.ndarray,
-    *,
-    integer: bool,
-) -> Choices:
-    """Choices ``[a, b, c]`` for pairs of the cells: norms (cells, factors), shared (cells, cells) by factor."""
-    one, other = pairs
-    values = [norms[one], norms[other], _table([c[one, other] for c in shared], integer=integer)]
-    return Choices(np.concatenate(values, axis=1), attained, np.stack([cells[one], cells[other]], axis=1))
-
-
-def _table(columns: list[np.ndarray], *, integer: bool) -> np.ndarray:
-    """Columns side by side: int64, Python integers, or floats."""
-    if not integer:
-        return np.stack([column.astype(np.float64) for column in columns], axis=1)
-    whole = object if any(column.dtype == object for column in columns) else np.int64
-    return np.stack([column.astype(whole) for column in columns], axis=1)
-
-
-def _expand(choices: Choices, columns: np.ndarray) -> Choices:
-    return Choices(choices.values[:, columns], choices.attained, choices.cells)
-
-
-def _common_dtype(choices: list[Choices], gains: Sequence[int]) -> tuple[list[Choices], np.ndarray]:
-    """int64 where every sum fits, Python integers beyond, floats where a factor holds fractions."""
-    if any(member.values.dtype == np.float64 for member in choices):
-        kind: type = np.float64
-    else:
-        bound = [abs(gain) for gain in gains]
-        for member in choices:
-            bound = [
-                b * max(1, int(v)) for b, v in zip(bound, np.abs(member.values).max(axis=0), strict=True)
-            ]
-        kind = np.int64 if 2 * sum(bound) < INT64_LIMIT else object
-    members = [Choices(m.values.astype(kind), m.attained, m.cells) for m in choices]
-    return members, np.array(gains, dtype=object).astype(kind)
-
-
-def _one_attribute(blocks: Blocks, attributes: Sequence[_AxisFactors], axis: int, p: int) -> Blocks:
-    joined: dict[LinearOperator, Fraction] = {}
-    for position, (_, weight) in enumerate(blocks):
-        share = weight
-        for other, attribute in enumerate(attributes):
-            if other != axis:
-                norm = attribute.norms(p)[0, attribute.column_of[position]]
-                share *= Fraction(norm if isinstance(norm, (int, float)) else norm.item())
-        factor = attributes[axis].factors[position]
-        joined[factor] = joined.get(factor, Fraction(0)) + share
-    return list(joined.items())
-
-
-def _is_small(blocks: Blocks, attributes: Sequence[_AxisFactors]) -> bool:
-    classes = math.prod(len(attribute.first) for attribute in attributes)
-    rows = sum(op.shape[0] for op, _ in blocks)
-    cells = blocks[0][0].shape[1]
-    fits = all(op.abs_entry_max() * rows < 2**62 for op, _ in blocks)  # else in Python integers, slowly
-    work = rows * classes**2
-    return classes <= _SMALL_PRODUCT and cells <= 64 * _SMALL_PRODUCT and work <= 2**32 and fits
-
-
-def _is_total(op: LinearOperator) -> bool:
-    return isinstance(op, Kron) and all(isinstance(factor, Total) for factor in op.ops)
-
-
-def _treats_alike(factor: LinearOperator, classes: int) -> bool:
-    """Whether the matrix, over so many classes of cells, is Total, Identity or Centring."""
-    rows, merge = unlifted(factor)
-    if merge is not None:
-        return isinstance(rows, Centring) and rows.n == classes
-    if isinstance(factor, Partition):
-        return factor.shape[0] == classes and factor.classes.min() >= 0 and bool(factor.sizes.all())
-    return isinstance(factor, (Total, Identity, Centring))
-
-
-def _distinct(choices: Choices) -> np.ndarray:
-    """Indices of the choices of different numbers."""
-    columns = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in choices.values.T]
-    return representatives(joint_classes([choices.attained.astype(np.int64), *columns]))
-
-
-def _is_unsigned(op: LinearOperator) -> bool:
-    if isinstance(op, Dense):
-        return bool(op.array.min() >= 0)
-    if isinstance(op, Sparse):
-        return op.matrix.nnz == 0 or bool(op.matrix.data.min() >= 0)
-    return op.binary
-
-
-def _inner_products(factor: LinearOperator, cells: np.ndarray) -> np.ndarray:
-    """``<f e_j, f e_k>`` for all pairs of the cells."""
-    if not factor.integer:
-        columns = factor.columns(cells)
-        return columns.T @ columns
-    norms = factor.column_norms(2)[cells]
-    if norms.dtype == object:
-        columns = factor.columns(cells).astype(object)
-        return columns.T @ columns
-    if factor.shape[0] * len(cells) <= _OVERLAP_ENTRIES:
-        columns = factor.columns(cells)
-        return integer_matmul(np.ascontiguousarray(columns.T), columns)
-    gram = factor.gram()
-    return np.concatenate([gram.columns(cells[j : j + 1])[cells] for j in range(len(cells))], axis=1)
-
-
-def _overlaps(factor: LinearOperator, cells: np.ndarray) -> np.ndarray:
-    """``sum_r min(|u_r|, |v_r|)`` over the rows where two columns have one sign; 0 if that takes too long."""
-    if factor.binary:
-        return _inner_products(factor, cells)
-    shared = np.zeros((len(cells), len(cells)), dtype=np.int64 if factor.integer else np.float64)
-    if factor.shape[0] * len(cells) ** 2 <= 2**30:
-        columns = factor.columns(cells)
-        positive, negative = np.maximum(columns, 0), np.maximum(-columns, 0)
-        for j in range(len(cells)):
-            for part in (positive, negative):
-                shared[j] += np.minimum(part[:, j : j + 1], part).sum(axis=0)
-    norms = factor.column_norms(1)[cells]
-    if norms.dtype == object:
-        return np.zeros(shared.shape, dtype=object) + np.diag(norms)
-    np.fill_diagonal(shared, norms)
-    return shared
-
-
-def _with_bound(choices: Choices, norms: np.ndarray, attribute: _AxisFactors) -> Choices:
-    """Pairs left out are bounded by the largest columns sharing nothing; equal cells are all listed.
-
-    Under a factor whose columns are all equal, such as a total, two cells share the whole column.
-    """
-    largest = norms.max(axis=0)
-    alike = np.array([not factor.column_classes().any() for factor in attribute.distinct])
-    bound = np.concatenate([largest, largest, np.where(alike, largest, largest * 0)])[None]
-    some = representatives(joint_classes([np.unique(column, return_inverse=True)[1] for column in norms.T]))
-    norms, first = norms[some], attribute.first[some]
-    same = np.concatenate([norms, norms, norms], axis=1)
-    values = np.concatenate([choices.values, same, bound])
-    attained = np.concatenate([choices.attained, np.ones(len(norms), dtype=bool), [False]])
-    cells = np.concatenate([choices.cells, np.repeat(first[:, None], 2, axis=1), [[-1, -1]]])
-    return Choices(values, attained, cells)
-
-
-def _l1_distance(attributes: Sequence[_AxisFactors], weights: Sequence[int], cells: np.ndarray) -> int | None:
-    """``sum_b w_b ||(x)_i u_bi - (x)_i v_bi||_1`` exactly, from the pairs of values that occur together."""
-    total = 0
-    for block, weight in enumerate(weights):
-        pairs: Counter[tuple[int, int]] = Counter({(1, 1): 1})
-        for attribute, chosen in zip(attributes, cells, strict=True):
-            values, counts = np.unique(attribute.factors[block].columns(chosen), axis=0, return_counts=True)
-            if len(pairs) * len(values) > _VALUE_PAIRS:
-                return None
-            combined: Counter[tuple[int, int]] = Counter()
-            for (x, y), times in pairs.items():
-                for (u, v), count in zip(values.tolist(), counts.tolist(), strict=True):
-                    combined[x * u, y * v] += times * count
-            pairs = combined
-        total += weight * sum(abs(x - y) * times for (x, y), times in pairs.items())
-    return total
-
-
-# any columns ---------------------------------------------------------------------------------------
-def _largest_column(blocks: Blocks, p: int) -> Bound:
-    """``max_j sum_i w_i ||A_i e_j||_p^p``."""
-    weights, unit = _whole_weights(blocks)
-    if all(op.integer for op, _ in blocks):
-        norms = _weighted_norms(blocks, weights, p)
-        return int(norms.max()) * unit, True
-    norms = sum(float(weight) * op.column_norms(p).astype(np.float64) for op, weight in blocks)
-    largest, slack = float(np.max(norms)), _relative_error(blocks)
-    candidates = np.flatnonzero(norms >= largest * (1 - 2 * slack))
-    if _readable(blocks, len(candidates)):
-        return max(_exact_power(blocks, p, int(j)) for j in candidates), True
-    return Fraction(largest * (1 + 2 * slack)), False
-
-
-def _largest_pair(blocks: Blocks, p: int) -> Bound:
-    """``max_{j,k} sum_i w_i ||A_i (e_j - e_k)||_p^p``."""
-    if len(blocks) == 1:
-        known = blocks[0][0].pair_distance_max(p)
-        if known is not None:
-            return known * blocks[0][1], True
-    labels = [op.column_classes() for op, _ in blocks]
-    # Else columns are equal
-    telling = [block for block, label in zip(blocks, labels, strict=True) if label.any()]
-    if not telling:
-        return Fraction(0), True
-    if len(telling) < len(blocks):
-        return _largest_pair(telling, p)
-    first = representatives(joint_classes(labels))
-    # For 0/1 columns the L1 distance is the squared L2 distance
-    if p == 2 or all(op.binary for op, _ in blocks):
-        if not all(op.integer for op, _ in blocks):
-            return _largest_float_pair(blocks, first)
-        return _largest_whole_pair(blocks, first) if len(first) <= PAIR_CELLS else _far_pair(blocks, first)
-    rows = sum(op.shape[0] for op, _ in blocks)
-    if rows * len(first) ** 2 // 2 <= _L1_WORK and rows * len(first) <= 2**26:
-        return _largest_l1_pair(blocks, first)
-    return _two_largest(blocks, p), False
-
-
-def _weighted_norms(blocks: Blocks, weights: Sequence[int], p: int) -> np.ndarray:
-    """``sum_i w_i ||A_i e_j||_p^p`` for integer blocks and weights; Python integers past int64."""
-    norms = [op.column_norms(p) for op, _ in blocks]
-    bound = sum(weight * max(1, int(part.max())) for weight, part in zip(weights, norms, strict=True))
-    return reduce(
-        np.add, [widened(part, bound) * weight for weight, part in zip(weights, norms, strict=True)]
-    )
-
-
-def _gram_rows(
-    blocks: Blocks, weights: Sequence[int | float], first: np.ndarray
-) -> Iterator[tuple[slice, np.ndarray]]:
-    """Rows of the weighted Gram matrix of the columns ``first``, some at a time."""
-    n, step = blocks[0][0].shape[1], max(1, _CHUNK // blocks[0][0].shape[1])
-    grams = [op.gram() for op, _ in blocks]
-    for start in range(0, len(first), step):
-        part = first[start : start + step]
-        total = np.zeros(
-            (len(first), len(part)), dtype=np.int64 if isinstance(weights[0], int) else np.float64
-        )
-        for gram, weight in zip(grams, weights, strict=True):
-            whole = gram.integer and isinstance(weight, int)
-            units = np.zeros((n, len(part)), dtype=np.int64 if whole else np.float64)
-            units[part, np.arange(len(part))] = 1
-            total += gram.matmat(units)[first] * weight
-        yield slice(start, start + len(part)), total.T
-
-
-def _largest_whole_pair(blocks: Blocks, first: np.ndarray) -> Bound:
-    weights, unit = _whole_weights(blocks)
-    norms = _weighted_norms(blocks, weights, 2)[first]
-    if norms.dtype == object or 4 * int(norms.max()) >= INT64_LIMIT:
-        return _largest_huge_pair(blocks, weights, unit, first)
-    largest = max(
-        int((norms[rows, None] + norms - 2 * part).max()) for rows, part in _gram_rows(blocks, weights, first)
-    )
-    return largest * unit, True
-
-
-def _largest_huge_pair(blocks: Blocks, weights: Sequence[int], unit: Fraction, first: np.ndarray) -> Bound:
-    """All pairs in Python integers, where there are few enough."""
-    if sum(op.shape[0] for op, _ in blocks) * len(first) ** 2 > 16 * _EXACT_ENTRIES:
-        return _largest_float_pair(blocks, first)
-    gram = np.zeros((len(first), len(first)), dtype=object)
-    for (op, _), weight in zip(blocks, weights, strict=True):
-        columns = op.columns(first).astype(object)
-        gram = gram + weight * (columns.T @ columns)
-    norms = np.diag(gram)
-    return int(np.max(norms[:, None] + norms - 2 * gram)) * unit, True
-
-
-def _largest_float_pair(blocks: Blocks, first: np.ndarray) -> Bound:
-    """Floating-point distances first; the pairs that could be the largest are then compared exactly."""
-    if len(first) > PAIR_CELLS:
-        return _two_largest(blocks, 2), False
-    weights = [float(weight) for _, weight in blocks]
-    norms = np.sum([float(w) * op.column_norms(2)[first].astype(np.float64) for op, w in blocks], axis=0)
-    slack = 8 * _relative_error(blocks) * float(norms.max())
-    rows: list[np.ndarray] = [
-        norms[part, None] + norms - 2 * gram for part, gram in _gram_rows(blocks, weights, first)
-    ]
-    distances = np.concatenate(rows)
-    largest = float(distances.max())
-    one, other = np.nonzero(np.triu(distances >= largest - 2 * slack, 1))
-    exact = _exact_pair(blocks, 2, first[one], first[other])
-    return (Fraction(largest + slack), False) if exact is None else (exact, True)
-
-
-def _far_pair(blocks: Blocks, first: np.ndarray) -> Bound:
-    """Too many columns for all pairs: walk to a far pair, and compare it with a bound on all of them."""
-    weights, unit = _whole_weights(blocks)
-    norms = _weighted_norms(blocks, weights, 2)
-    norms = widened(norms, 4 * int(norms.max()))
-    bound = _two_largest(blocks, 2)
-    if any(op.gram().abs_entry_max() >= INT64_LIMIT for op, _ in blocks):  # inner products may not fit
-        return bound, False
-    here, best = int(first[np.argmax(norms[first])]), Fraction(0)
-    for _ in range(8):
-        distances = norms[here] + norms
-        for (op, _), weight in zip(blocks, weights, strict=True):
-            shared = op.gram().columns(np.array([here]))[:, 0]
-            distances = distances - 2 * weight * shared.astype(norms.dtype)
-        here = int(np.argmax(distances))
-        found = int(distances[here]) * unit
-        if found <= best:
-            break
-        best = found
-    return (best, True) if best == bound else (bound, False)
-
-
-def _two_largest(blocks: Blocks, p: int) -> Fraction:
-    """An upper bound of the distance of two columns, from their sizes and the blocks' own largest distances.
-
-    ``||a - b||_1 <= ||a||_1 + ||b||_1``, and ``||a - b||^2 <= ||a||^2 + ||b||^2`` for entries of one sign,
-    twice that in general.
-    """
-    known = [op.pair_distance_max(p) for op, _ in blocks]
-    apart = [
-        distance * weight for distance, (_, weight) in zip(known, blocks, strict=True) if distance is not None
-    ]
-    bound = _two_columns(blocks, p)
-    return min(bound, sum(apart, Fraction(0))) if len(apart) == len(blocks) else bound
-
-
-def _two_columns(blocks: Blocks, p: int) -> Fraction:
-    factor = 1 if p == 1 or all(op.binary for op, _ in blocks) else 2
-    if all(op.integer for op, _ in blocks):
-        weights, unit = _whole_weights(blocks)
-        norms = np.sort(_weighted_norms(blocks, weights, p))[-2:]
-        return factor * sum(int(norm) for norm in norms) * unit
-    total = sum(float(weight) * op.column_norms(p).astype(np.float64) for op, weight in blocks)
-    return Fraction(2 * factor * float(np.max(total)) * (1 + 2 * _relative_error(blocks)))
-
-
-def _largest_l1_pair(blocks: Blocks, first: np.ndarray) -> Bound:
-    weights, unit = _whole_weights(blocks)
-    exact = all(op.integer for op, _ in blocks)
-    total = np.zeros((len(first), len(first)), dtype=object if exact else np.float64)
-    for (op, weight), whole in zip(blocks, weights, strict=True):
-        columns = op.columns(first)
-        if exact:
-            columns = widened(columns, int(np.abs(columns).max()) * 2 * len(columns))
-        for j in range(len(first) - 1):
-            distances = np.abs(columns[:, j + 1 :] - columns[:, j : j + 1]).sum(axis=0)
-            total[j, j + 1 :] += distances.astype(object) * whole if exact else distances * float(weight)
-    if exact:
-        return int(total.max()) * unit, True
-    slack = 8 * _relative_error(blocks)
-    one, other = np.nonzero(total >= float(total.max()) * (1 - slack))
-    largest = _exact_pair(blocks, 1, first[one], first[other])
-    return (Fraction(float(total.max()) * (1 + slack)), False) if largest is None else (largest, True)
-
-
-def _relative_error(blocks: Blocks) -> float:
-    """A bound on the relative rounding error of a weighted sum of column norms."""
-    terms = max(op.shape[0] for op, _ in blocks) + len(blocks) + 16
-    return terms * 2.0**-52
-
-
-def _readable(blocks: Blocks, columns: int) -> bool:
-    """Whether so many columns can be read exactly and summed as Python numbers."""
-    written = all(op.integer or _is_written(op) for op, _ in blocks)
-    return written and columns * sum(op.shape[0] for op, _ in blocks) <= _EXACT_ENTRIES
-
-
-def _is_written(op: LinearOperator) -> bool:
-    return isinstance(op, (Dense, Sparse)) or (isinstance(op, Permuted) and _is_written(op.op))
-
-
-def _exact_power(blocks: Blocks, p: int, *cells: int) -> Fraction:
-    """``sum_i w_i ||.||_p^p`` of the column of a cell, or of the difference of those of two, in fractions."""
-    total = Fraction(0)
-    for op, weight in blocks:
-        columns = op.columns(np.array(cells)).T.tolist()
-        values = (
-            columns[0]
-            if len(cells) == 1
-            else (Fraction(a) - Fraction(b) for a, b in zip(*columns, strict=True))
-        )
-        total += weight * sum((abs(Fraction(value)) ** p for value in values if value), Fraction(0))
-    return total
-
-
-def _exact_pair(blocks: Blocks, p: int, one: np.ndarray, other: np.ndarray) -> Fraction | None:
-    """The largest difference among some pairs of cells, in fractions; None where that would take too long."""
-    if not len(one) or not _readable(blocks, 2 * len(one)):
-        return None
-    return max(_exact_power(blocks, p, j, k) for j, k in zip(one.tolist(), other.tolist(), strict=True))
