@@ -6,6 +6,7 @@ import sys
 import time
 from fractions import Fraction
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,7 +83,27 @@ def test_a_ledger_held_by_another_process(tmp_path, monkeypatch):
         with pytest.raises(LedgerError, match="held by another process"):
             ledger.charge(ZCDP("1/10"), "add-remove", "person", "late", bytes(32))
         assert ledger.spent == 0, "reading goes on beside a writer"
+        monkeypatch.setattr(store, "_PATIENCE", 60.0)
+        began = time.monotonic()
+        with pytest.raises(LedgerError, match="let it finish or close it"):
+            Ledger.open(ledger.path, write=True)
+        assert time.monotonic() - began < 30, "a first look waits a second, and not a minute"
+        assert Ledger.open(ledger.path).spent == 0
     ledger.charge(ZCDP("1/10"), "add-remove", "person", "now", bytes(32))
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="the system does not tell who holds a lock")
+def test_who_holds_a_ledger_is_told(tmp_path):
+    path = tmp_path / "ledger.db"
+    Ledger.create(path, 1, definition="zcdp")
+    hold = "held = sqlite3.connect(sys.argv[1]); held.execute('BEGIN IMMEDIATE')"
+    code = [sys.executable, "-c", f"import sqlite3, sys; {hold}; print(1, flush=True); input()", str(path)]
+    with subprocess.Popen(code, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(LedgerError, match=rf"\(number {holder.pid}\)"):
+            Ledger.open(path, write=True)
+        holder.kill()
 
 
 def test_an_exception_inside_a_transaction_leaves_nothing(tmp_path):

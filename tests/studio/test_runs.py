@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -169,6 +171,23 @@ def test_what_a_run_lacks_is_told_before_anything_is_charged(place: Path, lack: 
     assert told in status.message
     assert not (place / "release").exists()
     assert unfinished_in(place) == []
+
+
+def test_a_ledger_that_another_program_holds_is_told_at_once_and_before_records_are_counted(
+    place: Path,
+) -> None:
+    (place / "people.csv").unlink()  # is not looked for
+    with closing(sqlite3.connect(place / "ledger.db", isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        status = done_here(place, Job(str(place / "spec.toml"), str(place / "release")))
+        account = account_of(place / "ledger.db", place)
+        assert time.monotonic() - began < 30  # of 60 that a charge would wait
+    assert (status.state, status.charged) == ("failed", False)
+    for words in (status.message, account.trouble):
+        assert "ledger.db is held by another process" in words
+        assert "let it finish or close it, and try again" in words
 
 
 def test_a_process_that_dies_is_told(place: Path) -> None:

@@ -192,13 +192,14 @@ def open_ledger(spec: Spec, dated: datetime) -> Ledger:
     """The ledger that a run charges, all of whose entries are dated so.
 
     Raises:
-        LedgerError: the document names none, or there is none; the message has the command that makes it.
+        LedgerError: the document names none, or there is none; the message has the command that makes it. Another
+            process holds it, or it cannot be written: told before anything is counted.
     """
     if spec.ledger is None:
         raise LedgerError('this spec names no ledger: add ledger = "ledger.db" under [privacy]')
     if (missing := missing_words(spec)) is not None:
         raise LedgerError(missing)
-    return Ledger.open(spec.ledger, dated=dated)
+    return Ledger.open(spec.ledger, dated=dated, write=True)
 
 
 def check_affordable(spec: Spec, ledger: Ledger) -> None:

@@ -130,24 +130,30 @@ class Ledger:
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], anchor: str | None = None, *, dated: datetime | None = None
+        cls,
+        path: str | os.PathLike[str],
+        anchor: str | None = None,
+        *,
+        dated: datetime | None = None,
+        write: bool = False,
     ) -> Ledger:
-        """Open a ledger and verify its whole chain.
+        """Open a ledger and verify its whole chain; where another process holds it, that is told at once.
 
         Args:
             path: the file.
             anchor: a head seen earlier (from a release, say), which the chain must contain.
             dated: the time that all entries made through this object say; None is the clock at each.
+            write: also see that it can be written now: a run asks before it counts, and not after.
 
         Raises:
-            LedgerError: no such file, not a ledger, altered, or older than the anchor.
+            LedgerError: no such file, not a ledger, held, altered, or older than the anchor.
 
         Privacy: none is spent; a ledger that was edited, cut or rolled back behind the anchor is refused. How long
         records are counted depends on them, and the entries of a release are published, and the hash of the entry
         before them: a run dates all its entries by when it began, before it opened the records.
         """
         where = Path(path)
-        with store.connect(where, write=False) as connection:
+        with store.connect(where, write=write, patience=store.AT_ONCE) as connection:
             rows = store.rows_from(connection, 0)
             key = store.key_of(connection, where)
             if not rows or rows[0].kind != "created":

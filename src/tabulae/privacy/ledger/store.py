@@ -94,6 +94,7 @@ def altered(where: str, finding: str) -> LedgerError:
 FORMAT = 1
 _APPLICATION = 0x7461624C  # "tabL"
 _PATIENCE = 60.0  # seconds to wait for another writer
+AT_ONCE = 1.0  # seconds that a first look waits, when nothing would be lost yet
 _SCHEMA = f"""
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {FORMAT};
@@ -172,8 +173,13 @@ def _publish(draft: Path, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def connect(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
+def connect(path: Path, *, write: bool, patience: float | None = None) -> Iterator[sqlite3.Connection]:
     """One transaction on a ledger file: committed at the end of the block, undone by any exception.
+
+    Args:
+        path: the file.
+        write: whether it may change the file.
+        patience: seconds to wait for others; None for as long as a charge is worth.
 
     Raises:
         LedgerError: no such file, not a ledger, of a newer format, read-only, full, damaged or busy.
@@ -188,8 +194,9 @@ def connect(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
         )
     try:
         uri = f"file:{quote(str(path.absolute()))}?mode=rw"
+        wait = _PATIENCE if patience is None else patience
         with contextlib.closing(
-            sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None)
+            sqlite3.connect(uri, uri=True, timeout=wait, isolation_level=None)
         ) as connection:
             connection.execute("PRAGMA synchronous = FULL")
             _recognise(connection, path)
@@ -226,12 +233,29 @@ def _explain(error: sqlite3.Error, path: Path) -> LedgerError:
     if "malformed" in text or "no such table" in text:
         return altered(str(path), "the file is damaged")
     if "locked" in text or "busy" in text:
-        return LedgerError(f"{path} is held by another process; nothing was charged: try again")
+        return LedgerError(
+            f"{path} is held by {_holder(path)}; nothing was charged: let it finish or close it, and try again"
+        )
     if "readonly" in text or "unable to open" in text:
         return LedgerError(f"{path} cannot be written: a ledger and its folder must be writable to be used")
     if "full" in text:
         return LedgerError(f"the disk of {path} is full; nothing was charged: free some space and try again")
     return LedgerError(f"{path} cannot be used: {text}; see to the disk, then `tabulae ledger show`")
+
+
+def _holder(path: Path) -> str:
+    """Which process has locked a ledger, where the system tells it: Linux does, in a line for each lock."""
+    try:
+        beside = (path, path.with_name(f"{path.name}-shm"))
+        files = {each.stat().st_ino for each in beside if each.exists()}
+        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+            fields = line.split()  # as in: 1: POSIX ADVISORY WRITE 4711 fe:00:2156277 120 120
+            if len(fields) == 8 and fields[3] == "WRITE" and int(fields[5].rpartition(":")[2]) in files:
+                name = Path(f"/proc/{fields[4]}/comm").read_text(encoding="utf-8", errors="replace").strip()
+                return f"another process, {name} (number {fields[4]})"
+    except (OSError, ValueError):
+        pass
+    return "another process"
 
 
 def key_of(connection: sqlite3.Connection, path: Path) -> bytes:
