@@ -179,6 +179,28 @@ def test_a_removed_table_leaves_the_comments_of_others() -> None:
     assert tomllib.loads(after)["table"] == [{"name": "two", "target": {"margin": 5}}]
 
 
+def test_a_removed_attribute_takes_the_comment_above_it_along() -> None:
+    text = """# the opening
+title = "A"
+[attributes]
+# as registered,
+# of two
+sex = { categories = ["F", "M"] }
+# in years
+age = { range = [0, 99] } # top-coded
+
+# where people live
+town = { categories = ["a"] }
+street = { categories = ["b"] }
+"""
+    after = remove(remove(text, ("attributes", "age")), ("attributes", "sex"))
+    assert after == text.split("# as", maxsplit=1)[0] + "\n" + text.split("\n\n", maxsplit=1)[1]
+    both = remove(text, ("attributes", "town"))  # what heads two stays for the other
+    assert both == text.replace('town = { categories = ["a"] }\n', "")
+    assert "where people live" not in remove(both, ("attributes", "street"))
+    assert remove(text, ("title",)).startswith("# the opening\n[attributes]")
+
+
 def test_a_key_is_renamed_in_its_place() -> None:
     after = rename(STYLES, ("attributes", "sex"), "gender")
     assert after == STYLES.replace("\nsex = ", "\ngender = ")

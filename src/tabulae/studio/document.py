@@ -210,16 +210,18 @@ def put(text: str, path: KeyPath, value: Any) -> str:
 
 
 def remove(text: str, path: KeyPath) -> str:
-    """The document without what stands at a path, and without the comments on its own lines.
+    """The document without what stands at a path, and without the comments on its own lines and directly above it.
 
     >>> remove('a = { b = 1, c = 2 }\\n', ("a", "b"))
     'a = { c = 2 }\\n'
+    >>> remove('[a]\\n# first\\nb = 1\\n# second\\nc = 2\\n', ("a", "c"))
+    '[a]\\n# first\\nb = 1\\n'
     """
     layout = Layout.of(text)
     if (place := layout.places.get(path)) is not None:
         if place.section is None:
             return _without_item(text, layout, path)
-        return text[: _line_start(text, place.start)] + text[_line_end(text, place.end) :]
+        return _without_lines(text, place)
     headers = layout.headers
     for i in reversed(range(len(headers))):
         if i and headers[i].path[: len(path)] == path:
@@ -229,7 +231,7 @@ def remove(text: str, path: KeyPath) -> str:
         return text
     for found, place in reversed([*Layout.of(text).places.items()]):
         if found[: len(path)] == path and place.section is not None:
-            text = text[: _line_start(text, place.start)] + text[_line_end(text, place.end) :]
+            text = _without_lines(text, place)
     return text
 
 
@@ -336,6 +338,16 @@ def _without_item(text: str, layout: Layout, path: KeyPath) -> str:
     return text
 
 
+def _without_lines(text: str, place: Place) -> str:
+    """Without a key that has lines of its own, and the comments above it; those that head several keys stay."""
+    start, end = _line_start(text, place.start), _line_end(text, place.end)
+    lead = _lead(text, start)
+    below = text[end : end + 1].strip()
+    if text[:lead].endswith("\n\n") and below not in ("", "#", "["):
+        lead = start
+    return text[:lead] + text[end:]
+
+
 def _line_start(text: str, at: int) -> int:
     return text.rfind("\n", 0, at) + 1
 
@@ -358,7 +370,7 @@ def _with_line(text: str, end: int, line: str) -> str:
 
 
 def _lead(text: str, at: int) -> int:
-    """Where the comments begin that stand directly above a header; the opening of a document is no such comment."""
+    """Where the comments begin that stand directly above a line; the opening of a document is no such comment."""
     start = at
     while start:
         above = _line_start(text, start - 1)
