@@ -15,6 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.duchy import write_duchy
+from tests.guild import write_guild
 from tests.studio.test_server import asked
 
 import tabulae as tb
@@ -140,6 +142,62 @@ def test_a_rehearsal_has_people_and_a_ledger_of_its_own(place: Path) -> None:
     assert release.spec.title == "Rehearsal with invented people: Sexes"
     assert tb.Ledger.open(place / "ledger.db").spent == 0
     assert releases_in(place) == {}
+
+
+def test_groups_are_rehearsed(tmp_path: Path) -> None:
+    spec = write_guild(tmp_path)
+    (tmp_path / "people.csv").unlink()
+    status = done_here(tmp_path, Job(str(spec), str(tmp_path / "rehearsal"), rehearse=True))
+    assert (status.state, status.message) == ("done", "")
+    release = tb.Release.read(tmp_path / "job/release")
+    assert release.spec.title == "Rehearsal with invented people: Guilds"
+    assert release.tables["totals"].num_rows
+    assert tb.Ledger.open(tmp_path / "ledger.db").spent == 0
+
+
+@pytest.mark.parametrize("estimate", ["gls", pytest.param("bluedown", marks=pytest.mark.long)])
+def test_areas_are_rehearsed(tmp_path: Path, estimate: str) -> None:
+    spec = write_duchy(tmp_path)
+    (tmp_path / "people.csv").unlink()
+    if estimate == "gls":
+        text = spec.read_text().replace("microdata = true", "")
+        spec.write_text(f'{text}\n[method]\nestimate = "gls"\n')
+    status = done_here(tmp_path, Job(str(spec), str(tmp_path / "rehearsal"), rehearse=True))
+    assert (status.state, status.message) == ("done", "")
+    release = tb.Release.read(tmp_path / "job/release")
+    assert release.spec.title == "Rehearsal with invented people: Duchy"
+    assert release.verify() == []
+    assert tb.Ledger.open(tmp_path / "ledger.db").spent == 0
+
+
+def test_units_with_a_table_of_their_own_are_rehearsed(tmp_path: Path) -> None:
+    """Columns of one name in both tables are two columns."""
+    (tmp_path / "spec.toml").write_text("""
+[source]
+path = "persons.csv"
+unit = "household"
+unit_id = "NO"
+rows_per_unit = 3
+units = { path = "units.csv" }
+[attributes]
+sex = { column = "KIND", categories = ["F", "M"] }
+tenure = { of = "unit", column = "KIND", categories = ["own", "rent"] }
+women = { of = "unit", count = "sex = 'F'", most = 2 }
+[privacy]
+definition = "zcdp"
+budget = "1/2"
+ledger = "ledger.db"
+[[table]]
+name = "persons"
+attributes = ["sex", "tenure"]
+[[table]]
+name = "households"
+counts = "units"
+attributes = ["tenure", "women"]
+""")
+    status = done_here(tmp_path, Job(str(tmp_path / "spec.toml"), str(tmp_path / "none"), rehearse=True))
+    assert (status.state, status.message) == ("done", "")
+    assert tb.Release.read(tmp_path / "job/release").tables["households"].num_rows == 6
 
 
 def test_what_nobody_is_invented_for_is_refused(place: Path, tmp_path: Path) -> None:

@@ -12,14 +12,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..demo.invented import WRITTEN, People, RecordLayout, write
+from ..demo.invented import People, RecordLayout, stored
 from ..linalg import LinearOperator
 from ..measurement import Measurement
 from ..privacy import Insecure
 from ..products.tables.count import Counts
 from ..products.tables.plan import Plan
 from ..products.tables.product import Prepared, prepare
-from ..sources.source import RecordSource
 from .largest import counted
 
 _KEY = bytes(range(32))  # decides which rows of a unit are counted; the same for all inputs
@@ -115,18 +114,12 @@ class Stage:
     def prepare(self, people: People) -> Prepared:
         """Write the people as the spec's kind of source, and count them as a run does.
 
-        What other processes count, a server or Spark, is counted here from Parquet: the records are invented. Where
-        the spec counts some records only, these are the ones that it counts.
+        Where the spec counts some records only, these are the ones that it counts.
         """
         spec = self.plan.spec
-        kind = spec.source.kind if spec.source.kind in WRITTEN else "parquet"
-        path = self.folder / f"people-{self._written}.{kind}"
+        source = stored(people, self.layout, spec, self.folder / f"people-{self._written}")
         self._written += 1
-        write(people, self.layout, spec.unit_id, path, spec.source.table)
-        table = (spec.source.table or "people") if kind == "duckdb" else None
-        moved = Plan(
-            replace(spec, source=RecordSource(path, kind, table)), self.plan.strategy, self.plan.level
-        )
+        moved = Plan(replace(spec, source=source), self.plan.strategy, self.plan.level)
         return replace(prepare(moved, _KEY), plan=self.plan)
 
     def run(self, people: People) -> ReplayedRun:

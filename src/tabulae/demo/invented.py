@@ -1,14 +1,16 @@
-"""Invented records for any spec of tables: values that its attributes list, for a rehearsal or an audit.
+"""Invented records for any spec: values that its attributes list, for a rehearsal or an audit.
 
-A spec's domain says what records its source would hold.
+A spec's domain says what records its source would hold, and its geography in which leaves, and how many of them.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from ..domain.predicate import All, Predicate, Test
 from ..errors import Unsupported, require
 from ..sources.classes import Grid
 from ..sources.households import FromRecords
+from ..sources.source import RecordSource
 from ..spec import Spec
 
 Raw = int | str | None
@@ -26,13 +29,15 @@ Raw = int | str | None
 class RecordColumn:
     """A column of the records: the values that it may hold, and the codes that each stands for.
 
-    ``axes`` are the attributes that are read from it (k of them); ``codes`` has shape (values, k).
+    ``axes`` are the attributes that are read from it (k of them); ``codes`` has shape (values, k). ``apart`` says that
+    it is a column of the units' own table.
     """
 
     name: str
     values: tuple[Raw, ...]
     axes: tuple[int, ...]
     codes: np.ndarray
+    apart: bool = False
 
     @property
     def numeric(self) -> bool:
@@ -43,8 +48,9 @@ class RecordColumn:
 class RecordLayout:
     """The columns of a spec's records. A record is a pick of one value in each: integers, shape (columns,).
 
-    Of an attribute that is a measured value codes are points of its grid. ``made`` are, by axis, the attributes of
-    units that are made of their records.
+    Where areas are counted, the last column holds the code of the leaf that a record lies in. Of an attribute that is a
+    measured value codes are points of its grid. ``made`` are, by axis, the attributes of units that are made of their
+    records.
     """
 
     columns: tuple[RecordColumn, ...]
@@ -58,26 +64,37 @@ class RecordLayout:
         Raises :class:`~tabulae.errors.Unsupported` where several attributes share a column and no value fits
         them all, or where the column of ids is also counted.
         """
-        axes: dict[str, list[int]] = {}
+        axes: dict[tuple[str, bool], list[int]] = {}
         made: dict[int, FromRecords] = {}
         for axis, attribute in enumerate(spec.domain.attributes):
             rule = spec.columns.get(attribute.name)
             if rule is not None and rule.from_records is not None:
                 made[axis] = rule.from_records
             elif rule is not None:
-                axes.setdefault(rule.name, []).append(axis)
-        if spec.unit_id in axes:
+                apart = attribute.of_unit and spec.source.units is not None
+                axes.setdefault((rule.name, apart), []).append(axis)
+        if spec.unit_id in [name for name, _ in axes]:
             raise Unsupported(
                 f"column {spec.unit_id!r} is both counted and the unit_id: no records can be invented for that"
             )
-        for name, found in axes.items():
+        for (name, _), found in axes.items():
             rules = [spec.columns[spec.domain.attributes[axis].name] for axis in found]
             if len(rules) > 1 and any(rule.made or rule.clamp or rule.fold for rule in rules):
                 raise Unsupported(
                     f"several attributes are made of column {name!r}: no values can be invented that fit them all"
                 )
-        columns = tuple(_column(spec, name, tuple(found)) for name, found in axes.items())
-        return cls(columns, spec.domain.attributes, made)
+        columns = [
+            replace(_column(spec, name, tuple(found)), apart=apart) for (name, apart), found in axes.items()
+        ]
+        if spec.geography is not None:
+            if (spec.geography.column, False) in axes:
+                told = "is counted, and says in which leaf a record lies: no records can be invented for that"
+                raise Unsupported(f"column {spec.geography.column!r} {told}")
+            leaves = tuple(spec.geography.leaf_codes.tolist())
+            columns.append(
+                RecordColumn(spec.geography.column, leaves, (), np.zeros((len(leaves), 0), np.int64))
+            )
+        return cls(tuple(columns), spec.domain.attributes, made)
 
     @property
     def alike(self) -> list[int]:
@@ -306,14 +323,81 @@ def invent(layout: RecordLayout, rng: np.random.Generator, units: int, most: int
     return People(picks, np.repeat(np.arange(units), sizes))
 
 
-WRITTEN = ("csv", "parquet", "duckdb")
+def settled(people: People, layout: RecordLayout, geography: Any, rng: np.random.Generator) -> People:
+    """The same people, but nobody where public files say that nobody or nobody more is, and enough where some must be.
+
+    The first ones move to where a leaf must have somebody. Others stay, or change what they are so that it can occur in
+    their leaf; where nothing more can, they leave.
+
+    Args:
+        geography: a :class:`~tabulae.products.areas.spec.section.Geography`.
+    """
+    plan, limits = geography.plan(), geography.constraints
+    cells, support = plan.layout, plan.support
+    part = np.zeros(cells.size, np.int64) if limits is None else limits.part
+    room = np.full((support.shape[0], 1), len(people.units)) if limits is None else limits.upper.copy()
+    least = np.zeros_like(room) if limits is None else limits.lower
+    wanted = iter(np.repeat(np.argwhere(least > 0), least[least > 0], axis=0).tolist())
+    dense_axes = [layout.attributes.index(cells.domain[name]) for name in cells.dense]
+    picks, codes = people.picks.copy(), layout.codes(people.picks)
+    place = cells.place[np.ravel_multi_index(tuple(codes.T), cells.domain.shape)]
+    dense, stays = np.where(place < 0, -1, place // cells.algebra.cells), np.ones(len(picks), bool)
+    for i, (must, at) in enumerate(zip(chain(wanted, repeat(None)), dense.tolist(), strict=False)):
+        leaf = int(picks[i, -1]) if must is None else must[0]
+        if must is not None or at < 0 or not support.has(leaf, at) or not room[leaf, part[at]]:
+            able = support.patterns[support.pattern[leaf]] & (room[leaf, part] > 0)
+            able &= True if must is None else part == must[1]
+            if not able.any():
+                stays[i] = False
+                continue
+            at = int(rng.choice(np.flatnonzero(able)))
+            codes[i, dense_axes] = cells.codes[at]
+            pick = layout.pick(codes[i])
+            stays[i] = pick is not None
+            picks[i] = picks[i] if pick is None else pick
+            picks[i, -1] = leaf
+        room[leaf, part[at]] -= 1
+    return People(picks[stays], people.units[stays])
 
 
-def write(people: People, layout: RecordLayout, unit_id: str | None, path: Path, table: str | None) -> None:
-    """Write records to a file of the kind that the ending of ``path`` says (csv, parquet or duckdb)."""
+_WRITTEN = ("csv", "parquet", "duckdb")
+
+
+def stored(people: People, layout: RecordLayout, spec: Spec, place: Path) -> RecordSource:
+    """Write records as a source of the spec's kind, and units that have a table of their own beside them.
+
+    What other processes read, a server or Spark, is written as Parquet.
+
+    Args:
+        place: the path of the new file, without its ending.
+    """
+    apart = spec.source.units is not None
+    kind = spec.source.kind if spec.source.kind in _WRITTEN and not apart else "parquet"
+    table = (spec.source.table or "people") if kind == "duckdb" else None
+    _write(people, layout, spec.unit_id, path := place.with_suffix(f".{kind}"), table)
+    units = None
+    if apart:
+        first = np.unique(people.units, return_index=True)[1]
+        own = place.with_name(f"{place.name}-units.parquet")
+        _write(People(people.picks[first], people.units[first]), layout, spec.unit_id, own, apart=True)
+        units = RecordSource(own)
+    return RecordSource(path, kind, table, units=units)
+
+
+def _write(
+    people: People,
+    layout: RecordLayout,
+    unit_id: str | None,
+    path: Path,
+    table: str | None = None,
+    *,
+    apart: bool = False,
+) -> None:
+    """Write the columns of records, or those of the units' own table, to a file of the kind that its ending says."""
     columns: dict[str, list[Raw]] = {
         column.name: [column.values[pick] for pick in people.picks[:, position]]
         for position, column in enumerate(layout.columns)
+        if column.apart == apart
     }
     if unit_id is not None:
         columns[unit_id] = [f"u{unit}" for unit in people.units]
@@ -323,24 +407,20 @@ def write(people: People, layout: RecordLayout, unit_id: str | None, path: Path,
             writer.writerow(columns)
             writer.writerows(zip(*columns.values(), strict=True))
         return
-    if path.suffix == ".parquet":
-        from pyarrow import parquet
-
-        parquet.write_table(_arrow(columns, layout), path)
-        return
-    _write_duckdb(_arrow(columns, layout), path, table or "people")
-
-
-def _arrow(columns: dict[str, list[Raw]], layout: RecordLayout):
     import pyarrow as pa
+    from pyarrow import parquet
 
-    numeric = {column.name for column in layout.columns if column.numeric}
-    return pa.table(
+    numeric = {column.name for column in layout.columns if column.numeric and column.apart == apart}
+    records = pa.table(
         {
             name: pa.array(values, pa.int64() if name in numeric else pa.string())
             for name, values in columns.items()
         }
     )
+    if path.suffix == ".parquet":
+        parquet.write_table(records, path)
+    else:
+        _write_duckdb(records, path, table or "people")
 
 
 def _write_duckdb(records, path: Path, table: str) -> None:

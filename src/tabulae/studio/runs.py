@@ -19,7 +19,6 @@ from ..errors import InvalidArgument, LedgerError, ReleaseError, TabulaeError, U
 from ..privacy import Ledger
 from ..release.folder import DESCRIPTOR, write_bytes
 from ..release.progress import Progress
-from ..sources.source import RecordSource
 from ..spec import Spec, read_spec
 from .document import put
 
@@ -185,26 +184,28 @@ def rehearsal(path: Path, folder: Path) -> Spec:
     """The spec at a path with invented records and a ledger of its own in a folder, and a title that says so.
 
     Raises:
-        Unsupported: it is of a kind that no records are invented for.
+        Unsupported: no records can be invented for it.
     """
     import numpy as np
 
-    from ..demo.invented import WRITTEN, RecordLayout, invent, write
+    from ..demo.invented import RecordLayout, invent, settled, stored
 
     spec = read_spec(path)
     told = put(spec.text, ("title",), f"Rehearsal with invented people: {spec.title}")
     spec = Spec.from_text(told, path.parent, str(path))
-    if spec.kind != "tables":
-        raise Unsupported("people are invented for tables alone: not for areas and detailed groups")
-    spec = replace(spec, series=None)
-    layout = RecordLayout.of(spec)
-    people = invent(layout, np.random.default_rng(), _PEOPLE, spec.rows_per_unit)
-    kind = spec.source.kind if spec.source.kind in WRITTEN else "parquet"
-    file, table = folder / f"invented.{kind}", (spec.source.table or "people") if kind == "duckdb" else None
-    write(people, layout, spec.unit_id, file, table)
+    spec, rng = replace(spec, series=None), np.random.default_rng()
+    layout, limits = RecordLayout.of(spec), spec.geography and spec.geography.constraints
+    if limits and limits.exact and limits.earlier:
+        raise Unsupported(
+            "no people are invented who agree with an earlier release where counts of them are exact"
+        )
+    most = _PEOPLE + (int(limits.lower.sum()) if limits else 0)
+    people = invent(layout, rng, most, spec.rows_per_unit)
+    if spec.geography:
+        people = settled(people, layout, spec.geography, rng)
     ledger = folder / "ledger.db"
     Ledger.create(ledger, spec.loss, neighbours=spec.neighbours, unit=spec.unit)
-    return replace(spec, source=RecordSource(file, kind, table), ledger=ledger)
+    return replace(spec, source=stored(people, layout, spec, folder / "invented"), ledger=ledger)
 
 
 @dataclass(frozen=True)
