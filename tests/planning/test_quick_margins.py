@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tabulae as tb
-from tabulae.products.areas.quick import quick_margins
+from tabulae.products.areas.quick import margins_at_targets, quick_margins
 from tabulae.products.areas.spec.section import geography_of
 from tabulae.spec import Spec
 
@@ -91,3 +91,18 @@ def test_bounds_of_the_redistricting_example_hold() -> None:
     spec = Spec.from_text(path.read_text(), path.parent)
     bounds, exact = quick_margins(geography_of(spec)), _widest(spec)
     assert all(exact[name] <= bounds[name] < 2 * exact[name] for name in exact)
+
+
+@pytest.mark.parametrize("target", ["{ margin = 30 }", "{ rmse = 12 }"])
+def test_where_targets_say_the_budget_margins_are_about_those_of_the_plan(
+    tmp_path: Path, target: str
+) -> None:
+    text = _county(tmp_path, "tract", "1/5", "3/5").text.replace('budget = "1/2"', 'budget = "targets"')
+    spec = Spec.from_text(
+        text.replace('areas = ["tract"]', f'areas = ["tract"]\ntarget = {target}'), tmp_path
+    )
+    quick, exact = margins_at_targets(geography_of(spec)), _widest(spec)
+    assert quick.keys() == exact.keys()
+    assert all(exact[name] / 2 < quick[name] < 2 * exact[name] for name in exact)
+    if "margin" in target:
+        assert quick["ages"] == pytest.approx(30)

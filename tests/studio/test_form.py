@@ -15,7 +15,19 @@ from hypothesis import strategies as st
 from tests.village import SPEC
 
 from tabulae.spec.problems import written
-from tabulae.studio.form import Control, Entry, Mistake, change, chapters
+from tabulae.studio.form import (
+    _AS_TOML,
+    _DOMAINS,
+    _LISTS,
+    _NAMED,
+    _RIVALS,
+    _SINGLE,
+    Control,
+    Entry,
+    Mistake,
+    change,
+    chapters,
+)
 from tabulae.studio.server import _templates
 
 ROOT = Path(__file__).parents[2]
@@ -192,10 +204,13 @@ def _comments(text: str) -> Iterator[str]:
 
 
 def _without(document: Any, path: tuple[str | int, ...]) -> Any:
-    """Without a key, and without what is empty then."""
+    """Without a key, without what is empty then, and without the empty list that an entry began with in its place."""
     around = _at(document, path[:-1], None)
     if isinstance(around, dict):
         around.pop(path[-1], None)
+        for other in (key for keys in _RIVALS if path[-1] in keys for key in keys):
+            if around.get(other) == []:
+                del around[other]
     for end in range(len(path) - 1, 0, -1):
         if _at(document, path[:end], None) == {}:
             _at(document, path[: end - 1], None).pop(path[end - 1])
@@ -277,6 +292,76 @@ def test_a_spec_designed_from_nothing_is_the_one_written_by_hand() -> None:
     by_hand = Spec.from_text(ADULT)
     assert made.published_text() == by_hand.published_text()
     assert made.digest() == by_hand.digest()
+
+
+EVERY = """[source]
+[attributes]
+a = {}
+[recodes]
+r = {}
+[values]
+v = {}
+[privacy]
+[[table]]
+name = "t"
+[[invariant]]
+[[earlier]]
+[[derived]]
+[geography]
+levels = ["county"]
+[geography.columns]
+c = {}
+[[geography.query]]
+[[bound]]
+[[structural_zero]]
+"""
+GROUPS = "[detailed]\nstage_one = '1/5'\n[[detailed.level]]\n"
+_ELSEWHERE = {("table", "attributes"), ("table", "queries"), ("invariant", "queries"), ("detailed", "level")}
+_ELSEWHERE |= {("geography", "columns"), ("geography", "query")}
+
+
+@pytest.mark.parametrize(
+    ("text", "models"), [(EVERY, (*_SINGLE, *_NAMED, *_LISTS)), (GROUPS, (*_SINGLE, *_LISTS))]
+)
+def test_every_key_that_a_spec_may_have_has_a_control(text: str, models: tuple[tuple[str, ...], ...]) -> None:
+    """Those that have none of their own are shown as TOML, and say so."""
+    document, shown = tomllib.loads(text), list(controls(text))
+    there = {tuple(part for part in control.path if part not in (0, "a", "r", "v", "c")) for control in shown}
+    for path in models:
+        if _at(document, path, None) is None and path not in _SINGLE:
+            continue
+        if path[0] not in document and path[0] in ("detailed", "geography"):
+            continue
+        model = (_SINGLE | _NAMED | _LISTS)[path]
+        keys = {key for key in model.model_fields if (path[-1], key) not in _ELSEWHERE}
+        if path == ("attributes",):
+            keys -= _DOMAINS.keys()  # of which the one that is picked has a control
+        assert all(any(each[: len(path) + 1] == (*path, key) for each in there) for key in keys), path
+    assert all(control.hint for control in shown if control.kind == "toml")
+    assert {control.at for control in shown if control.hint == _AS_TOML} <= TOML_ALONE
+
+
+TOML_ALONE = {
+    "source.header",
+    "values.v.step",
+    "values.v.null",
+    "geography.outside",
+    "geography.query[0].shares",
+}
+TOML_ALONE |= {"detailed.ladders"}
+"""Keys without a control or an example of their own."""
+
+
+def test_what_is_asked_beside_areas_and_what_is_not() -> None:
+    target = {control.at for control in controls(EVERY) if control.at.startswith("table[0].target.")}
+    assert target == {f"table[0].target.{key}" for key in ("margin", "rmse", "confidence", "areas")}
+    assert "table[0].target.areas" not in {control.at for control in controls(SPEC)}
+    alone = used(SPEC, ("add", "earlier", {}), ("set", "earlier.0.release", typed("before")))
+    assert tomllib.loads(alone)["earlier"] == [{"release": "before", "table": "", "attributes": []}]
+    assert "level" in tomllib.loads(used(EVERY, ("add", "earlier", {})))["earlier"][1]
+    hints = {control.at: control.hint for control in controls(GROUPS)}
+    assert "CSV" not in hints["detailed.codes"]
+    assert "exact" not in hints["series.reason"]
 
 
 def test_how_a_table_asks_is_written_as_keys() -> None:

@@ -13,6 +13,8 @@ import tabulae as tb
 from tabulae.studio import planner
 from tabulae.studio.planner import Plans
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
 
 def test_a_change_of_budget_needs_no_new_strategy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plans = Plans()
@@ -45,6 +47,35 @@ def test_areas_have_bounds_before_their_errors(tmp_path: Path) -> None:
     shared = re.sub(r"(?m)^(shares = ).*", "", spec.text).replace('["place"]', '["place"]\nshares = "auto"')
     first = next(iter(Plans().plan(shared, tmp_path)))
     assert all(words.startswith("about ±") for words in first.margins.values())
+
+
+def test_areas_with_a_budget_to_be_found_have_margins_at_once(tmp_path: Path) -> None:
+    text = _county(tmp_path, "block", "1/5", "3/5").text.replace('budget = "1/2"', 'budget = "targets"')
+    text = text.replace('areas = ["block"]', 'areas = ["block"]\ntarget = { margin = 30 }')
+    quick = next(iter(Plans().plan(text, tmp_path)))
+    assert not quick.last
+    assert quick.margins["ages"] == "about ±30"
+    assert quick.margins.keys() == {"total", "ages"}
+
+
+def test_tables_of_very_many_cells_have_margins_before_their_intervals_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of each cell of PHSafe's tables take some twenty seconds."""
+    monkeypatch.setattr("tabulae.products.tables.plan._margins", lambda *_: pytest.fail("cell by cell"))
+    text = (EXAMPLES / "phsafe.toml").read_text()
+    quick = next(iter(Plans().plan(text, EXAMPLES)))
+    assert len(quick.margins) == 30
+    assert all(words.startswith("about ±") for words in quick.margins.values())
+
+
+def test_rough_margins_are_about_the_widest(tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC.replace('name = "ages"', 'name = "ages"\nweight = 3'))
+    made = tb.plan(tmp_path / "spec.toml")
+    assert made.rough_margins.keys() == made.margins.keys()
+    for name, margin in made.margins.items():
+        assert margin / 1.5 < made.rough_margins[name] < 1.1 * margin
+        assert made.rough_margins[name] == pytest.approx(1.96 * made.expected.tables[name], rel=1e-3)
 
 
 def test_with_targets_the_budget_decides_the_strategy(tmp_path: Path) -> None:

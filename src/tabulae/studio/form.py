@@ -10,15 +10,23 @@ import csv
 import re
 import tomllib
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from ..spec.areas import BoundEntry, ColumnEntry, EarlierEntry, GeographySection, QueryEntry, ZeroEntry
+from ..spec.areas import (
+    AreaTargetEntry,
+    BoundEntry,
+    ColumnEntry,
+    EarlierEntry,
+    GeographySection,
+    QueryEntry,
+    ZeroEntry,
+)
 from ..spec.groups import DetailedSection, LevelEntry
 from ..spec.problems import KeyPath, Layout, written
 from ..spec.series import SeriesSection
@@ -72,7 +80,21 @@ _HINTS = {
     "estimate": 'Of tables "least-squares" or "posterior"; of areas "topdown", "posterior" or "sparse", say.',
     "select": '"auto" looks at all methods.',
     "url": "postgresql://user@host/database, without a password.",
+    "detailed.codes": 'The attributes that hold the codes of groups: ["origin1", "origin2"].',
+    "detailed.counts": "A public file of earlier counts, which choose the tables and cost nothing.",
+    "detailed.tables": 'From coarse to fine: [["total"], ["sex"], ["sex", "age4"]].',
+    "detailed.budget": "What this level spends, exact, as in 1/2.",
+    "detailed.nowhere": 'Labels that are no region: { county = ["abroad"] }.',
+    "geography.shares": 'What each level has of the budget, { nation = "1/2", block = "1/2" }, or "auto".',
+    "series.reason": "Why it follows that release; the report prints it.",
+    "earlier.release": "The folder of the earlier release.",
+    "earlier.columns": 'Where its columns have other names: { tenure = "TEN" }.',
+    "earlier.rows": 'Which of its rows alone: { tenure = ["own"] }.',
+    "follows": "The folder of the release that this one follows.",
 }
+"""What is said below a control: by its key, or by its section and key."""
+
+_AS_TOML = "It has no control of its own: written as in the text, with words in quotes, lists in [ ] and pairs in { }."
 
 
 class Mistake(ValueError):
@@ -101,7 +123,9 @@ class Control:
 
     @property
     def hint(self) -> str:
-        return _HINTS.get(str(self.path[-1]), "")
+        key = str(self.path[-1])
+        found = _HINTS.get(f"{self.path[0]}.{key}") or _HINTS.get(key)
+        return found or (_AS_TOML if self.kind == "toml" else "")
 
 
 @dataclass(frozen=True)
@@ -185,12 +209,6 @@ _ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 }
 """Keys with controls of their own."""
 
-_NAMED: Mapping[KeyPath, type[BaseModel]] = {
-    ("attributes",): AttributeEntry,
-    ("recodes",): RecodeEntry,
-    ("values",): ValueEntry,
-    ("geography", "columns"): ColumnEntry,
-}
 _NEW: Mapping[KeyPath, dict[str, Any]] = {
     ("attributes",): {"categories": []},
     ("recodes",): {"of": "", "edges": []},
@@ -224,7 +242,7 @@ class _Known:
         named = [
             each for key in ("levels", "entities") for each in _list(geography, key) if isinstance(each, str)
         ]
-        attributes = tuple(key for key in _dict(self.raw, "attributes") if key not in ("unknown", "null"))
+        attributes = tuple(key for key in _dict(self.raw, "attributes") if key not in _POLICIES)
         for name, value in (
             ("attributes", attributes),
             ("recodes", tuple(_dict(self.raw, "recodes"))),
@@ -242,6 +260,117 @@ class _Known:
         return self.attributes if key == "of" and kind == "recodes" else ()
 
 
+_NAMED: Mapping[KeyPath, type[BaseModel]] = {
+    ("attributes",): AttributeEntry,
+    ("recodes",): RecodeEntry,
+    ("values",): ValueEntry,
+    ("geography", "columns"): ColumnEntry,
+}
+"""Sections of entries that have names."""
+
+_LISTS: Mapping[KeyPath, type[BaseModel]] = {
+    ("table",): TableEntry,
+    ("invariant",): InvariantEntry,
+    ("derived",): DerivedEntry,
+    ("geography", "query"): QueryEntry,
+    ("bound",): BoundEntry,
+    ("structural_zero",): ZeroEntry,
+    ("earlier",): EarlierEntry,
+    ("detailed", "level"): LevelEntry,
+}
+_SINGLE: Mapping[KeyPath, type[BaseModel]] = {
+    ("source",): SourceSection,
+    ("privacy",): PrivacySection,
+    ("geography",): GeographySection,
+    ("detailed",): DetailedSection,
+    ("method",): MethodSection,
+    ("release",): ReleaseSection,
+    ("reliability",): ReliabilitySection,
+    ("series",): SeriesSection,
+}
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A chapter of any document: its sections, in their order, and what can be added.
+
+    ``beside`` is a section without which nothing can be added; beside ``never`` the chapter is left out.
+    """
+
+    title: str
+    words: str
+    sections: tuple[KeyPath, ...]
+    adders: tuple[Adder, ...] = ()
+    beside: str = ""
+    never: str = ""
+
+
+_CHAPTERS = (
+    _Plan("Records", "Where they are, and whom the promise is about.", (("title",), ("source",))),
+    _Plan(
+        "Attributes",
+        "What is counted, and every value that it may have. Values must be public: a table has a row for each of "
+        "them, whoever is in the records, so that its rows tell nothing of anybody.",
+        (("attributes",),),
+        (Adder(("attributes",), "attribute", named=True),),
+    ),
+    _Plan(
+        "Recodes",
+        "Coarser views of an attribute, by edges or by groups of labels.",
+        (("recodes",),),
+        (Adder(("recodes",), "recode", named=True),),
+    ),
+    _Plan("Promise", "What is promised to each unit, and what it may cost.", (("privacy",),)),
+    _Plan(
+        "Tables",
+        "What is published. Attributes that are not picked are counted together.",
+        (("table",),),
+        (Adder(("table",), "table", named=True),),
+        never="detailed",
+    ),
+    _Plan(
+        "Exact counts",
+        "Published as they are, without noise: the promise does not cover what they tell. Each needs a reason.",
+        (("invariant",),),
+        (Adder(("invariant",), "exact count"),),
+        never="detailed",
+    ),
+    _Plan(
+        "Sums and figures",
+        "Numbers of a record of which sums and means are published; shares, medians and differences of counts.",
+        (("values",), ("derived",)),
+        (Adder(("values",), "value", named=True), Adder(("derived",), "figure", named=True)),
+    ),
+    _Plan(
+        "Earlier releases",
+        "Counts that an earlier release published, and that these are to equal.",
+        (("earlier",),),
+        (Adder(("earlier",), "earlier release"),),
+        never="detailed",
+    ),
+    _Plan(
+        "Areas",
+        "Levels from the whole down to blocks, and areas across them.",
+        (("geography",), ("geography", "columns"), ("geography", "query"), ("bound",), ("structural_zero",)),
+        (
+            Adder(("geography", "columns"), "made column", named=True),
+            Adder(("geography", "query"), "query"),
+            Adder(("bound",), "bound"),
+            Adder(("structural_zero",), "structural zero"),
+        ),
+        beside="geography",
+    ),
+    _Plan(
+        "Detailed groups",
+        "Very many small groups, each in as much detail as it can afford, in place of tables.",
+        (("detailed",), ("detailed", "level")),
+        (Adder(("detailed", "level"), "level"),),
+        beside="detailed",
+    ),
+    _Plan("Method and limits", "", (("method",), ("release",), ("reliability",), ("series",))),
+)
+
+
 def chapters(text: str, opened: Iterable[str], folder: Path) -> tuple[Chapter, ...]:
     """What the form shows of a document.
 
@@ -251,118 +380,39 @@ def chapters(text: str, opened: Iterable[str], folder: Path) -> tuple[Chapter, .
         folder: what paths in the document are relative to; public code lists and maps are read from it.
     """
     known = _Known(tomllib.loads(text), frozenset(opened), folder)
-    raw = known.raw
-    title = Entry(
-        ("title",),
-        "Title",
-        single=True,
-        open=True,
-        main=(Control(("title",), "title", "text", _shown(raw.get("title"), "text")),),
-    )
-    lists = {key: _entries(known, (key,), model) for key, model in _LISTS.items()}
-    geography = _dict(raw, "geography")
-    detailed = _dict(raw, "detailed")
-    return (
+    return tuple(
         Chapter(
-            "Records",
-            "Where they are, and whom the promise is about.",
-            (title, _single(known, ("source",), SourceSection)),
-        ),
-        Chapter(
-            "Attributes",
-            "What is counted, and every value that it may have. Values must be public: a table has a row for each of "
-            "them, whoever is in the records, so that its rows tell nothing of anybody.",
-            (_single(known, ("attributes",), None), *_named(known, ("attributes",))),
-            (Adder(("attributes",), "attribute", named=True),),
-        ),
-        Chapter(
-            "Recodes",
-            "Coarser views of an attribute, by edges or by groups of labels.",
-            _named(known, ("recodes",)),
-            (Adder(("recodes",), "recode", named=True, of=known.attributes),),
-        ),
-        Chapter(
-            "Promise",
-            "What is promised to each unit, and what it may cost.",
-            (_single(known, ("privacy",), PrivacySection),),
-        ),
-        *(
-            ()
-            if detailed
-            else (
-                Chapter(
-                    "Tables",
-                    "What is published. Attributes that are not picked are counted together.",
-                    lists["table"],
-                    (Adder(("table",), "table", named=True),),
-                ),
-                Chapter(
-                    "Exact counts",
-                    "Published as they are, without noise: the promise does not cover what they tell. Each needs a "
-                    "reason.",
-                    lists["invariant"],
-                    (Adder(("invariant",), "exact count"),),
-                ),
-            )
-        ),
-        Chapter(
-            "Sums and figures",
-            "Numbers of a record of which sums and means are published; shares, medians and differences of counts.",
-            (*_named(known, ("values",)), *lists["derived"]),
-            (Adder(("values",), "value", named=True), Adder(("derived",), "figure", named=True)),
-        ),
-        Chapter(
-            "Areas",
-            "Levels from the whole down to blocks, and areas across them.",
-            (
-                _single(known, ("geography",), GeographySection),
-                *_named(known, ("geography", "columns")),
-                *_entries(known, ("geography", "query"), QueryEntry),
-                *lists["bound"],
-                *lists["structural_zero"],
-                *lists["earlier"],
+            plan.title,
+            plan.words,
+            tuple(entry for path in plan.sections for entry in _section(known, path)),
+            tuple(
+                replace(each, of=known.attributes) if each.path == ("recodes",) else each
+                for each in plan.adders
+                if not plan.beside or _dict(known.raw, plan.beside)
             ),
-            (
-                Adder(("geography", "columns"), "made column", named=True),
-                Adder(("geography", "query"), "query"),
-                Adder(("bound",), "bound"),
-                Adder(("structural_zero",), "structural zero"),
-                Adder(("earlier",), "earlier release"),
-            )
-            if geography
-            else (),
-        ),
-        Chapter(
-            "Detailed groups",
-            "Very many small groups, each in as much detail as it can afford, in place of tables.",
-            (
-                _single(known, ("detailed",), DetailedSection),
-                *_entries(known, ("detailed", "level"), LevelEntry),
-            ),
-            (Adder(("detailed", "level"), "level"),) if detailed else (),
-        ),
-        Chapter(
-            "Method and limits",
-            "",
-            tuple(_single(known, (key,), model) for key, model in _SINGLE.items()),
-        ),
+        )
+        for plan in _CHAPTERS
+        if not _dict(known.raw, plan.never)
     )
 
 
-_LISTS: Mapping[str, type[BaseModel]] = {
-    "table": TableEntry,
-    "invariant": InvariantEntry,
-    "derived": DerivedEntry,
-    "bound": BoundEntry,
-    "structural_zero": ZeroEntry,
-    "earlier": EarlierEntry,
-}
-_SINGLE: Mapping[str, type[BaseModel]] = {
-    "method": MethodSection,
-    "release": ReleaseSection,
-    "reliability": ReliabilitySection,
-    "series": SeriesSection,
-}
+def _section(known: _Known, path: KeyPath) -> Iterator[Entry]:
+    """The entries of a section."""
+    held = _at(known.raw, path)
+    if path == ("title",):
+        title = Control(path, "title", "text", _shown(held, "text"))
+        yield Entry(path, "Title", single=True, open=True, main=(title,))
+    elif path in _SINGLE:
+        yield _single(known, path, _SINGLE[path])
+    elif path in _LISTS:
+        for i in range(len(held) if isinstance(held, list) else 0):
+            yield _entry(known, (*path, i), _LISTS[path], "")
+    else:
+        if path == ("attributes",):
+            yield _policies(known, path)
+        for name in held if isinstance(held, dict) else ():
+            if path != ("attributes",) or name not in _POLICIES:
+                yield _entry(known, (*path, name), _NAMED[path], name)
 
 
 def _dict(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -385,38 +435,26 @@ def _at(raw: Any, path: KeyPath) -> Any:
     return raw
 
 
-def _single(known: _Known, path: KeyPath, model: type[BaseModel] | None) -> Entry:
+def _single(known: _Known, path: KeyPath, model: type[BaseModel]) -> Entry:
     """A section of its own."""
-    if model is None:
-        policies = (("refuse", "refuse"), ("other", "other"))
-        words = {"unknown": "a value that is not listed", "null": "a missing value"}
-        made = tuple(
-            Control((*path, key), said, "choice", _shown(_at(known.raw, (*path, key)), "choice"), policies)
-            for key, said in words.items()
-        )
-        return Entry(
-            path, "Unlisted and missing values", main=made, open=written(path) in known.opened, single=True
-        )
     main, more = _controls(known, path, model)
-    there = _at(known.raw, path) is not None
+    summary = "" if _at(known.raw, path) is not None else "not in the spec"
     opened = written(path) in known.opened
-    summary = "" if there else "not in the spec"
     return Entry(path, str(path[-1]).capitalize(), summary, main, more, open=opened, single=True)
 
 
-def _named(known: _Known, path: KeyPath) -> tuple[Entry, ...]:
-    """Entries that a section has by name."""
-    section = _at(known.raw, path)
-    names = [name for name in section if name not in ("unknown", "null")] if isinstance(section, dict) else []
-    return tuple(_entry(known, (*path, name), _NAMED[path], name) for name in names)
+_POLICIES = {"unknown": "a value that is not listed", "null": "a missing value"}
 
 
-def _entries(known: _Known, path: KeyPath, model: type[BaseModel]) -> tuple[Entry, ...]:
-    """Entries of a list of sections."""
-    found = _at(known.raw, path)
-    return tuple(
-        _entry(known, (*path, i), model, "") for i in range(len(found) if isinstance(found, list) else 0)
+def _policies(known: _Known, path: KeyPath) -> Entry:
+    """What becomes of values that no attribute lists."""
+    offered = (("refuse", "refuse"), ("other", "other"))
+    made = tuple(
+        Control((*path, key), said, "choice", _shown(_at(known.raw, (*path, key)), "choice"), offered)
+        for key, said in _POLICIES.items()
     )
+    opened = written(path) in known.opened
+    return Entry(path, "Unlisted and missing values", main=made, open=opened, single=True)
 
 
 def _entry(known: _Known, path: KeyPath, model: type[BaseModel], name: str) -> Entry:
@@ -474,13 +512,16 @@ def _controls(
     skipped = set(_ELSEWHERE.get(sort, ())) - (held.keys() if sort == "invariant" else set())
     if sort == "attributes":
         skipped = set(_DOMAINS) - held.keys()
-    elif sort in ("table", "invariant") and not known.areas:
+    elif sort in ("table", "invariant", "earlier") and not known.areas:
         skipped |= {"areas", "level"} - held.keys()
     first = ("column", *_DOMAINS) if sort == "attributes" else _MAIN.get(sort, ())
     main, more = [], []
     for key in dict.fromkeys((*first, *model.model_fields)):
         if key in model.model_fields and key not in skipped:
-            control = _control(known, (*path, key), model.model_fields[key].annotation, held.get(key))
+            annotation = model.model_fields[key].annotation
+            if (sort, key) == ("table", "target") and known.areas:
+                annotation = AreaTargetEntry
+            control = _control(known, (*path, key), annotation, held.get(key))
             (main if key in first or key in held else more).append(control)
     unknown = [key for key in held if key not in model.model_fields and key not in skipped]
     kinds = {"todo": "todo"}
@@ -488,11 +529,17 @@ def _controls(
     return tuple(main), tuple(more)
 
 
+_FOLDERS = ("release", "follows")
+"""Keys that name a folder; in a published copy they hold what tells a release from others."""
+
+
 def _control(known: _Known, path: KeyPath, annotation: Any, value: Any) -> Control:
     """The control that fits the type of a key; where what is written does not fit, the value as TOML."""
     label = str(path[-1]).replace("_", " ")
     if path[0] == "attributes" and path[-1] in _DOMAINS:
         kind, model, listed = _DOMAINS[str(path[-1])][1], None, ()
+    elif path[-1] in _FOLDERS and not isinstance(value, dict):
+        kind, model, listed = "text", None, ()
     else:
         kind, model, listed = _kind(annotation)
     names = known.choices(path)
@@ -755,7 +802,10 @@ def _read(kind: str, given: str, held: Any) -> Any:
 
 def _add(text: str, path: KeyPath, value: Any) -> str:
     name, of = str(value.get("name", "")).strip(), str(value.get("of", ""))
-    held, new = _at(tomllib.loads(text), path), dict(_NEW[path])
+    raw, new = tomllib.loads(text), dict(_NEW[path])
+    held = _at(raw, path)
+    if "geography" not in raw:
+        new.pop("level", None)
     if path in _NAMED:
         if not name or name in (held or {}):
             raise Mistake("give it a name of its own")

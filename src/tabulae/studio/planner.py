@@ -140,7 +140,7 @@ class Plans:
         if key is None or key != self._key or self._last is None:
             with suppress(TabulaeError):  # what ails it is said of the whole plan
                 quick = plan(replace(spec, method=replace(spec.method, tolerance=None, time_limit=_QUICK)))
-                yield Answer(margins=_words(quick.margins, "about "), last=False)
+                yield Answer(margins=_words(quick.rough_margins, "about "), last=False)
             made = plan(spec)
         else:
             before, margins = self._last
@@ -193,17 +193,17 @@ def _variance(made: Plan) -> float:
 
 
 def _of_areas(spec: Spec) -> dict[str, str]:
-    """Bounds of margins in words, where the budget and the levels' shares are known or stood for by equal shares."""
-    from ..products.areas.quick import (
-        quick_margins,
-    )  # whose room brings a compiler: only plans of areas wait for it
+    """Bounds of margins in words, or what they are about where budget or shares are still to be found."""
+    # Its room brings a compiler: only plans of areas wait for it.
+    from ..products.areas.quick import margins_at_targets, quick_margins
     from ..products.areas.spec.section import geography_of
 
     geography = geography_of(spec)
-    if spec.open_budget or geography.sparse is not None:
+    if geography.sparse is not None:
         return {}
-    bounds = {name: bound for name, bound in quick_margins(geography).items() if isfinite(bound)}
-    return _words(bounds, "about " if geography.open_shares else "at most ")
+    found = margins_at_targets(geography) if spec.open_budget else quick_margins(geography)
+    bounds = {name: bound for name, bound in found.items() if isfinite(bound)}
+    return _words(bounds, "about " if spec.open_budget or geography.open_shares else "at most ")
 
 
 def _margins(made: Any) -> dict[str, float]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import ndtri
 
 from ...release.write import LEVEL
+from ...spec.areas import AreaTarget
 from .passes.area_variances import margin_variance
 from .spec.section import AreaTable, Geography
 from .spine.shares import distinct_rows
@@ -22,18 +24,55 @@ def quick_margins(geography: Geography, level: float = LEVEL) -> dict[str, float
     Privacy:
         A function of the public spec.
     """
+    worst, laws = _variances(geography), geography.plan().all_laws
+    found = dict.fromkeys((table.name for table in geography.tables), 0.0)
+    for (name, _), variance in worst.items():
+        found[name] = max(found[name], variance)
+    return {name: float(area_half_widths(each, laws, level)) for name, each in found.items()}
+
+
+def margins_at_targets(geography: Geography, level: float = LEVEL) -> dict[str, float]:
+    """About those margins at the budget that meets all targets of the tables, where it is still to be found.
+
+    With the budget all variances change alike, nearly: until the bound of the target that asks most is what it allows.
+    What other answers tell of an area is left out, as by :func:`quick_margins`, so that the budget would be too large.
+
+    Privacy:
+        A function of the public spec.
+    """
+    worst = _variances(geography)
+    allowed = [
+        (_allowed(target), worst[table.name, kind])
+        for table in geography.tables
+        for target in table.targets
+        for kind in target.areas
+    ]
+    ratio = min((most / variance for most, variance in allowed if variance), default=np.inf)
+    normal, found = float(ndtri((1 + level) / 2)), dict.fromkeys((name for name, _ in worst), 0.0)
+    for (name, _), variance in worst.items():
+        found[name] = max(found[name], normal * float(np.sqrt(variance * ratio)) if variance else 0.0)
+    return found
+
+
+def _allowed(target: AreaTarget) -> float:
+    """The variance that a target allows under normal noise; of an RMSE its square."""
+    if target.margin is None or target.confidence is None:
+        return (target.rmse or 0.0) ** 2
+    return (target.margin / float(ndtri((1 + target.confidence) / 2))) ** 2
+
+
+def _variances(geography: Geography) -> dict[tuple[str, str], float]:
+    """The largest bound on the variance of a count of each table in each kind of area."""
     plan = geography.plan()
     own = [_own_covariance(plan, kind) for kind in range(len(plan.classes[0]))]
-    worst = dict.fromkeys((table.name for table in geography.tables), 0.0)
     by_kind = {kind: _parts(geography, kind) for table in geography.tables for kind in table.areas}
+    found: dict[tuple[str, str], float] = {}
     for table in geography.tables:
         variances = np.stack([_of_table(plan, table, each) for each in own])
         for kind in table.areas:
             parts, whole = by_kind[kind]
-            found = np.inf if not whole else float((parts @ variances).max(initial=0.0))
-            worst[table.name] = max(worst[table.name], found)
-    laws = plan.all_laws
-    return {name: float(area_half_widths(each, laws, level)) for name, each in worst.items()}
+            found[table.name, kind] = float((parts @ variances).max(initial=0.0)) if whole else np.inf
+    return found
 
 
 def _own_covariance(plan: SpinePlan, kind: int) -> np.ndarray:

@@ -13,6 +13,7 @@ from functools import cached_property
 from math import sqrt
 from os import PathLike
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -404,21 +405,20 @@ class Plan:
 
     @property
     def rough_margins(self) -> dict[str, float]:
-        """About the half-width of each table's intervals, at once: of normal noise with the table's RMSE.
+        """About the half-width of each table's intervals: that of normal noise with the table's RMSE.
 
-        But for invariants nothing is done query by query: :attr:`margins` takes a hundred times as long where a table
-        is of many attributes, and no cell of it is wider by more than its own variance is.
+        But for invariants nothing is done query by query, as for :attr:`margins`, which are those of the widest cells.
         """
         wide = NormalDist().inv_cdf((1 + self.level) / 2)
         if self.spec.invariants:
             return {name: wide * error for name, error in self.expected.tables.items()}
-        spec, info = self.spec, information(self.strategy, self._variances)
-        alone = [(table, Workload(spec.domain, [replace(table, weight=1)])) for table in spec.workload.tables]
-        return {table.name: wide * sqrt(info.total(one) / one.queries) for table, one in alone}
-
-    @property
-    def _variances(self) -> tuple[float, ...]:
-        return law_variances(self.strategy, self.spec.table_laws(self.strategy))
+        spec, strategy = self.spec, self.strategy
+        info = information(strategy, law_variances(strategy, spec.table_laws(strategy)))
+        alone = [(table, Workload(spec.domain, [table])) for table in spec.workload.tables]
+        return {
+            table.name: wide * sqrt(info.total(one) / one.queries) / float(table.weight)
+            for table, one in alone
+        }
 
     @cached_property
     def table_errors(self) -> tuple[TableError, ...]:
