@@ -25,20 +25,18 @@ class SpecText:
     A page has lines that end in a newline alone. A file whose lines end in two characters keeps them.
     """
 
-    def __init__(self, path: Path, draft: str | None = None, beside: Mapping[str, str] | None = None) -> None:
+    def __init__(self, path: Path, draft: str | None = None) -> None:
         """Read the file, or begin one that is not there yet.
 
         Args:
             path: the file of the spec.
             draft: the text of a new document; the file is made by the first save.
-            beside: new files that the draft names, content by path relative to it; written by the first save.
 
         Raises:
             ReleaseError: there is no such file, or it is not text in UTF-8.
         """
         self.path = path.resolve()
         self._stored: bytes | None = None
-        self._beside = dict(beside or {})
         self._newline = "\n"
         self._written: set[str] = set()
         self._past: list[str] = []
@@ -105,12 +103,6 @@ class SpecText:
         """Write the file whole, or leave it: False where another program changed it, unless ``over``."""
         if self.changed and not over:
             return False
-        for name, content in self._beside.items():
-            place = self.path.parent / name
-            place.parent.mkdir(exist_ok=True)
-            if not place.exists():
-                write_bytes(place, content.encode())
-        self._beside.clear()
         content = self.text.replace("\n", self._newline).encode()
         try:
             write_bytes(self.path, content)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from ..errors import InvalidArgument, TabulaeError
+from ..release.folder import write_bytes
 from ..sources.declared import declared_columns, stored_tables
 from ..sources.parquet_files import parquet_files
 from ..sources.source import PARQUET, RecordSource, is_url, kind_of, kinds, url_mistake
@@ -114,6 +116,8 @@ def _of_records(file: Path) -> Iterator[Start]:
 def _drafted(place: str | Path, table: str | None) -> SpecText:
     """The draft that `tabulae init` makes, not saved yet; that of a folder or a server's table stands outside it.
 
+    Code lists of labels that records declare are public files, which a plan reads: they are written at once.
+
     Privacy:
         Reads what :func:`~tabulae.sources.declared.declared_columns` reads, and no record.
     """
@@ -123,7 +127,13 @@ def _drafted(place: str | Path, table: str | None) -> SpecText:
     names += [table.replace(".", "-")] if table else []
     drafted = draft_of(source, declared_columns(source), folder)
     name = re.sub(r"[^\w.-]", "_", "-".join(names))
-    return SpecText(_free(folder / f"{name}.toml"), drafted.text, drafted.code_lists)
+    for file, content in drafted.code_lists.items():
+        place = folder / file
+        if not place.exists():
+            with suppress(OSError):  # the spec then has a mistake, which names the file
+                place.parent.mkdir(exist_ok=True)
+                write_bytes(place, content.encode())
+    return SpecText(_free(folder / f"{name}.toml"), drafted.text)
 
 
 def _new(path: Path) -> SpecText:
