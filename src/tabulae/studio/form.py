@@ -291,7 +291,7 @@ _SINGLE: Mapping[KeyPath, type[BaseModel]] = {
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Part:
     """A chapter of any document: its sections, in their order, and what can be added.
 
     ``beside`` is a section without which nothing can be added; beside ``never`` the chapter is left out.
@@ -306,49 +306,49 @@ class _Plan:
 
 
 _CHAPTERS = (
-    _Plan("Records", "Where they are, and whom the promise is about.", (("title",), ("source",))),
-    _Plan(
+    _Part("Records", "Where they are, and whom the promise is about.", (("title",), ("source",))),
+    _Part(
         "Attributes",
         "What is counted, and every value that it may have. Values must be public: a table has a row for each of "
         "them, whoever is in the records, so that its rows tell nothing of anybody.",
         (("attributes",),),
         (Adder(("attributes",), "attribute", named=True),),
     ),
-    _Plan(
+    _Part(
         "Recodes",
         "Coarser views of an attribute, by edges or by groups of labels.",
         (("recodes",),),
         (Adder(("recodes",), "recode", named=True),),
     ),
-    _Plan("Promise", "What is promised to each unit, and what it may cost.", (("privacy",),)),
-    _Plan(
+    _Part("Promise", "What is promised to each unit, and what it may cost.", (("privacy",),)),
+    _Part(
         "Tables",
         "What is published. Attributes that are not picked are counted together.",
         (("table",),),
         (Adder(("table",), "table", named=True),),
         never="detailed",
     ),
-    _Plan(
+    _Part(
         "Exact counts",
         "Published as they are, without noise: the promise does not cover what they tell. Each needs a reason.",
         (("invariant",),),
         (Adder(("invariant",), "exact count"),),
         never="detailed",
     ),
-    _Plan(
+    _Part(
         "Sums and figures",
         "Numbers of a record of which sums and means are published; shares, medians and differences of counts.",
         (("values",), ("derived",)),
         (Adder(("values",), "value", named=True), Adder(("derived",), "figure", named=True)),
     ),
-    _Plan(
+    _Part(
         "Earlier releases",
         "Counts that an earlier release published, and that these are to equal.",
         (("earlier",),),
         (Adder(("earlier",), "earlier release"),),
         never="detailed",
     ),
-    _Plan(
+    _Part(
         "Areas",
         "Levels from the whole down to blocks, and areas across them.",
         (("geography",), ("geography", "columns"), ("geography", "query"), ("bound",), ("structural_zero",)),
@@ -360,14 +360,14 @@ _CHAPTERS = (
         ),
         beside="geography",
     ),
-    _Plan(
+    _Part(
         "Detailed groups",
         "Very many small groups, each in as much detail as it can afford, in place of tables.",
         (("detailed",), ("detailed", "level")),
         (Adder(("detailed", "level"), "level"),),
         beside="detailed",
     ),
-    _Plan("Method and limits", "", (("method",), ("release",), ("reliability",), ("series",))),
+    _Part("Method and limits", "", (("method",), ("release",), ("reliability",), ("series",))),
 )
 
 
