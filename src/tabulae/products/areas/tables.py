@@ -499,6 +499,10 @@ class KnownLimits:
     exact: Sequence[np.ndarray]
 
     @cached_property
+    def _limited(self) -> bool:
+        return bool(self.constraints.lower.any() or (self.constraints.upper < NO_LIMIT).any())
+
+    @cached_property
     def _leaves(self) -> tuple[np.ndarray, ...]:
         """How many leaves each unit has, a margin each."""
         every = (self.units[margin.level] for margin in self.constraints.exact)
@@ -510,10 +514,10 @@ class KnownLimits:
         An area has no fewer people than the units that lie in it, and no more than those that it touches.
         """
         known = self.constraints
-        if known.lower.any() or (known.upper < NO_LIMIT).any():
-            upper = np.where(known.upper < NO_LIMIT, known.upper, _ENDLESS)
-            ends = (_added(part[leaves].astype(float), owner, areas) for part in (known.lower, upper))
-            yield CountLimits(known.part, *ends)
+        if self._limited:
+            lower, upper = known.lower[leaves].astype(float), known.upper[leaves]
+            upper = np.where(upper < NO_LIMIT, upper, _ENDLESS)
+            yield CountLimits(known.part, _added(lower, owner, areas), _added(upper, owner, areas))
         for margin, counts, size in zip(known.exact, self.exact, self._leaves, strict=True):
             unit = self.units[margin.level][leaves]
             beyond = np.zeros(areas, bool)
