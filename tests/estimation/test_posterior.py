@@ -44,7 +44,7 @@ def _tree(**known):
 
 def _prior(growth):
     likely = np.cumsum(SHARE[:, _tree().columns[:, 1:]].prod(axis=2), axis=1)
-    return Prior(SHARE, SPREAD, likely, growth, np.array([0, growth.size]))
+    return Prior(SHARE, SPREAD, likely, growth, np.array([0, growth.size]), np.array([growth.size]))
 
 
 def _room(places):

@@ -152,7 +152,7 @@ MISTAKES = {
     "nowhere of nothing": (("nowhere = { shire", "nowhere = { shrie"), "is not a region type of the section"),
     "neighbours": (('"zcdp"', '"zcdp"\nneighbours = "replace-within-invariants"'), "no count is exact"),
     "a table, too": (("[detailed]", '[[table]]\nname = "x"\nattributes = []\n\n[detailed]'), "in a spec of its own"),
-    "a method": (("[detailed]", '[method]\nselect = "auto"\n\n[detailed]'), "[detailed] has one method, so remove it"),
+    "a method": (("[detailed]", '[method]\nselect = "auto"\n\n[detailed]'), "of groups follow from [detailed]"),
     "two rows": (("[detailed]", "[release]\nmax_rows = 5\n\n[detailed]"), "26 totals, and at most 5"),
     "level twice": (('region = "town"', 'region = "shire"'), "detailed.level[1] has the same region and group_level"),
     "no budget": (('budget = "1/2"\n', ""), "has no budget: write budget"),

@@ -98,7 +98,8 @@ class Prior(NamedTuple):
         spread: shape (leaves, splits).
         likely: shape (internal, cells): cumulated shares of cells.
         growth: of each internal node, for n = 0, 1 ...: F(n + 1) (n + 1) / F(n), with F the law of the size of a leaf.
-        begin: shape (internal + 1,): where those of each internal node begin.
+        begin: shape (internal + 1,): where those of each internal node begin; beyond the last one F is flat.
+        most: shape (internal,): the most people that a leaf of each can have.
     """
 
     share: np.ndarray
@@ -106,6 +107,7 @@ class Prior(NamedTuple):
     likely: np.ndarray
     growth: np.ndarray
     begin: np.ndarray
+    most: np.ndarray
 
 
 @inlined
@@ -198,9 +200,9 @@ def _room(fixed, state, prior, b1, c1, b2, c2, low, high):
         high = min(high, state.counts[b1, fixed.path[c1, last]])
         p1 = fixed.part[c1]
     if b1 != b2:
-        high = min(high, _largest(fixed, prior, b2) - state.counts[b2, 0])
+        high = min(high, prior.most[fixed.group[b2]] - state.counts[b2, 0])
         if b1 >= 0:
-            low = max(low, state.counts[b1, 0] - _largest(fixed, prior, b1))
+            low = max(low, state.counts[b1, 0] - prior.most[fixed.group[b1]])
     elif p1 == p2:
         return low, high
     low = max(low, fixed.least[b2, p2] - state.parts[b2, p2])
@@ -212,26 +214,27 @@ def _room(fixed, state, prior, b1, c1, b2, c2, low, high):
 
 
 @inlined
-def _largest(fixed, prior, b):
-    """The most people that a leaf can have."""
-    return prior.begin[fixed.group[b] + 1] - prior.begin[fixed.group[b]]
+def _grown(prior, g, n):
+    """F(n + 1) (n + 1) / F(n) of an internal node."""
+    at = prior.begin[g] + n
+    return prior.growth[at] if at < prior.begin[g + 1] else n + 1.0
 
 
 @inlined
-def _weigh(growth, less, n1, k1, more, n2, k2, sized, factor, shrink, weight, here, sign, steps):
+def _weigh(prior, less, g1, n1, k1, more, g2, n2, k2, sized, factor, shrink, weight, here, sign, steps):
     """Weights of 1, 2 ... ``steps`` people who go one way, written from ``here``: how far it is worth to look.
 
     They leave ``k1`` factors ``less`` and come to ``k2`` factors ``more`` (0: nowhere); where the law of sizes has a
-    say, n1 and n2 are the places of these sizes in ``growth``. ``factor`` is the likelihood of the first step against
+    say, n1 and n2 are the sizes now, of leaves of g1 and g2. ``factor`` is the likelihood of the first step against
     none, and ``shrink`` makes it that of the next.
     """
     w = largest = weight[here]
     for i in range(steps):
         top, bottom = factor, 1.0
         if sized and k2 > 0:
-            top *= growth[n2 + i]
+            top *= _grown(prior, g2, n2 + i)
         if sized and k1 > 0:
-            bottom *= growth[n1 - i - 1]
+            bottom *= _grown(prior, g1, n1 - i - 1)
         for j in range(k2):
             bottom *= more[1, j] + i
             if j > 0 or not sized:
@@ -269,18 +272,18 @@ def _move(fixed, state, prior, b1, c1, b2, c2, odds, weight, random):
         while fixed.path[c1, first] == fixed.path[c2, first]:
             first += 1
     one, two = odds[0], odds[1]
-    n1 = k1 = 0
+    g1 = n1 = k1 = 0
     if b1 >= 0:
         k1 = _odds(fixed, state, prior, b1, c1, first, one)
-        n1 = prior.begin[fixed.group[b1]] + state.counts[b1, 0]
+        g1, n1 = fixed.group[b1], state.counts[b1, 0]
     k2 = _odds(fixed, state, prior, b2, c2, first, two)
-    n2 = prior.begin[fixed.group[b2]] + state.counts[b2, 0]
-    growth, sized, shrink = prior.growth, first == 0, math.exp(-quadratic)
+    g2, n2 = fixed.group[b2], state.counts[b2, 0]
+    sized, shrink = first == 0, math.exp(-quadratic)
     weight[here] = 1.0
     up = math.exp(min(linear - 0.5 * quadratic, _STEEP))
     down = math.exp(min(-linear - 0.5 * quadratic, _STEEP))
-    top = _weigh(growth, one, n1, k1, two, n2, k2, sized, up, shrink, weight, here, 1, high)
-    bottom = -_weigh(growth, two, n2, k2, one, n1, k1, sized, down, shrink, weight, here, -1, -low)
+    top = _weigh(prior, one, g1, n1, k1, two, g2, n2, k2, sized, up, shrink, weight, here, 1, high)
+    bottom = -_weigh(prior, two, g2, n2, k2, one, g1, n1, k1, sized, down, shrink, weight, here, -1, -low)
     total = 0.0
     for t in range(bottom, top + 1):
         total += weight[here + t]
@@ -500,10 +503,10 @@ def leaf_tables(fixed, state, prior, split, random):
 @njit(cache=True, nogil=True)
 def size_classes(fixed, state, weight, chance, random):
     """Shape (internal, classes): how many leaves of each group are in each class of sizes, drawn given their sizes."""
-    found = np.zeros(weight.shape, np.int64)
+    found, last = np.zeros(weight.shape, np.int64), chance.shape[1] - 1
     log = np.empty(weight.shape[1])
     for b in range(fixed.leaf.size):
-        g, n = fixed.group[b], state.counts[b, 0]
+        g, n = fixed.group[b], min(state.counts[b, 0], last)
         for z in range(log.size):
             log[z] = math.log(weight[g, z]) + chance[z, n]
         found[g, _pick(log, random)] += 1

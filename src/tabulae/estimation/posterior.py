@@ -46,6 +46,7 @@ from .implicates import CHAINS, LEAST_EFFECTIVE, Ends, combine, credible, effect
 BURNT, KEPT_EVERY = 100, 3
 """Sweeps of each chain before the first draw, and between two draws."""
 
+_TOLD_APART = 1 << 16  # sizes of leaves up to which their law is a mixture; beyond, it is flat
 _WINDOW = 8  # standard deviations of a leaf's noise that one move can reach over
 _FREE = 1 << 40
 
@@ -538,16 +539,16 @@ class _Parameters:
     def __init__(self, tree: MeasuredTree, state: State, random: np.random.Generator) -> None:
         fixed = tree.fixed
         self._fixed, self._random = fixed, random
-        self._most = self._largest(tree, state)
-        self._chance = _log_sizes(int(self._most.max()))
+        most = self._largest(tree, state)
+        told = np.minimum(most, _TOLD_APART)
+        self._chance = _log_sizes(int(told.max()))
         internal, columns, splits = fixed.above.size, fixed.depth.size, fixed.path.shape[1] - 1
         among = np.bincount(fixed.prefix[1:], minlength=columns)
         share = np.tile(1.0 / np.maximum(among, 1)[fixed.prefix], (internal, 1))
         spread = np.full((fixed.leaf.size, splits), _FIRST_SPREAD)
-        begin = np.append(0, np.cumsum(self._most))
-        self.prior = Prior(
-            share, spread, np.ones((internal, len(fixed.path))), np.ones(int(begin[-1])), begin
-        )
+        begin = np.append(0, np.cumsum(told))
+        likely = np.ones((internal, len(fixed.path)))
+        self.prior = Prior(share, spread, likely, np.ones(int(begin[-1])), begin, most)
         self._weight = np.full((internal, len(self._chance)), 1 / len(self._chance))
         self._kinship = np.full(splits + 1, _FIRST_KINSHIP)
         self._spread_weight: np.ndarray | None = None

@@ -38,6 +38,7 @@ class Posterior(OneSided):
     Arguments:
         published: the tables that draws must be worth enough for; they may ask for more than is measured together.
         seed: of the draws, public.
+        stored: draws that were made before, shape (draws, cells), in place of new ones.
 
     Raises:
         InvalidArgument: on first use, exact counts that contradict each other.
@@ -47,6 +48,7 @@ class Posterior(OneSided):
 
     published: Workload
     seed: int = 0
+    stored: np.ndarray | None = None
 
     @property
     def precision(self) -> float:
@@ -183,6 +185,8 @@ class Posterior(OneSided):
     @cached_property
     def draws(self) -> CliqueDraws:
         """Whole tables drawn given all measurements."""
+        if self.stored is not None:
+            return CliqueDraws(self.model, self.stored, 0, 0)
         random = np.random.default_rng(self.seed)
         start = self.model.start(self.everybody, random)
         figures = [self.over_cells(table.operator(self.domain)) for table in self.published.tables]

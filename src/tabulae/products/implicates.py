@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..estimation.implicates import CHAINS
 from ..release import folder as f
 from ..release.folder import Rows, sync_file
 
@@ -21,6 +22,37 @@ def columns_of(names: Iterable[str]) -> pa.Schema:
     words = pa.dictionary(pa.int32(), pa.string())
     named = [(name, words) for name in names]
     return pa.schema([("draw", pa.int32()), *named, ("count", pa.int64())])
+
+
+def drawn_document(
+    *,
+    implicates: int,
+    before: int,
+    between: int,
+    seed: int,
+    measurements: str,
+    effective: Mapping[str, Mapping[str, float]],
+    credible: Mapping[str, bool],
+    **more: Any,
+) -> dict[str, Any]:
+    """What ``posterior.json`` says of ``implicates`` draws: how they were drawn, and what they are worth by what.
+
+    Args:
+        before, between: sweeps of each chain before the first draw, and between two.
+        measurements: the digest of what they are given.
+    """
+    return {
+        "tabulae_posterior": 1,
+        "implicates": implicates,
+        "chains": CHAINS,
+        "sweeps_before": before,
+        "sweeps_between": between,
+        "seed": seed,
+        "measurements": measurements,
+        **more,
+        "effective_draws": effective,
+        "credible": credible,
+    }
 
 
 def write_implicates(

@@ -12,7 +12,12 @@ from ..products.groups.levels import PopulationLevel, epsilon_of
 from ..products.groups.plan import detailed_of
 from ..products.groups.public_counts import PublicCounts
 from ..products.groups.publish import TOTALS
+from ..products.implicates import ABOUT
 from ..release import Release
+from ..release.folder import read_json
+from ..release.write import CREDIBLE
+from ..spec.promise import POSTERIOR
+from .drawn import PosteriorView, posterior_view
 from .page import render_page, stored_context
 from .view import EpsilonStatement, StoredView, promise_of, statements_of, stored_fields
 
@@ -64,7 +69,8 @@ class LevelView:
 class GroupsView(StoredView):
     """Everything that the report of a release of groups shows.
 
-    ``how`` says how its epsilon was proven; ``counts`` are the public counts that chose the tables, or None.
+    ``how`` says how its epsilon was proven; ``counts`` are the public counts that chose the tables, or None;
+    ``posterior`` is None where no whole tables are drawn.
     """
 
     how: str | None
@@ -73,6 +79,7 @@ class GroupsView(StoredView):
     tables: tuple[str, ...]
     stage_one: Fraction
     counts: PublicCounts | None
+    posterior: PosteriorView | None
 
 
 def groups_report(release: Release) -> str:
@@ -88,6 +95,7 @@ def groups_view(release: Release) -> GroupsView:
     rows = {name: count for name, count in release.about["rows"].items() if count}
     tables = ("total only", "total", *(rung.name for rung in detailed_of(release.spec).rungs))
     statements = statements_of(release.spec)
+    drawn = release.spec.method.estimate == POSTERIOR
     return GroupsView(
         **stored_fields(release, rows, "region_type", _words_of, _left_out),
         promise=promise_of(release.spec, plan.loss, statements=statements),
@@ -97,6 +105,7 @@ def groups_view(release: Release) -> GroupsView:
         tables=tuple(name for name in tables if any(name in entry["groups_by_table"] for entry in told)),
         stage_one=plan.levels[0].stage_one,
         counts=detailed_of(release.spec).counts,
+        posterior=posterior_view(read_json(release.path, ABOUT), "group") if drawn else None,
     )
 
 
@@ -109,7 +118,7 @@ def _words_of(name: str) -> str:
 
 
 def _left_out(name: str) -> tuple[str, ...]:
-    return ("region_type", *(("group",) if name == TOTALS else ()))
+    return ("region_type", *CREDIBLE, *(("group",) if name == TOTALS else ()))
 
 
 def _statement(release: Release) -> tuple[EpsilonStatement | None, str | None]:

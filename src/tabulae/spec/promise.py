@@ -25,6 +25,9 @@ SPARSE = "sparse"
 AREA_ESTIMATORS = ("bluedown", "topdown", "gls", POSTERIOR, SPARSE)
 """The names that ``method.estimate`` accepts with ``[geography]``, the default first."""
 
+GROUP_ESTIMATORS = ("two-stage", POSTERIOR)
+"""The names that ``method.estimate`` accepts with ``[detailed]``, the default first."""
+
 NOT_OF_AREAS = ("select", "objective", "tolerance", "time_limit", "seed")
 """Keys of ``[method]`` that choose queries: with ``[geography]`` these are written in the document."""
 
@@ -208,6 +211,8 @@ def read_method(document: Document, problems: Problems) -> Method | None:
         return None
     if document.is_geography:
         return _area_method(document, section, problems)
+    if document.is_detailed:
+        return _group_method(document, section, problems)
     _accept(section, "select", METHODS, problems)
     if section.estimate in {*AREA_ESTIMATORS} - {*ESTIMATORS}:
         told = f"{shown(section.estimate)} is for areas, and there is no [geography]: known here: {listed(ESTIMATORS)}"
@@ -279,6 +284,23 @@ def _area_method(document: Document, section: MethodSection, problems: Problems)
         return None
     noise = _fitting_noise(section, document.privacy.definition, problems)
     return Method(noise=noise, estimate=estimate, seed=section.seed)
+
+
+def _group_method(document: Document, section: MethodSection, problems: Problems) -> Method | None:
+    written = section.model_fields_set
+    estimate = section.estimate if "estimate" in written else GROUP_ESTIMATORS[0]
+    for key in sorted(
+        written - {"estimate", "seed"} | ({"seed"} & written if estimate != POSTERIOR else set())
+    ):
+        problems.add(
+            ("method", key), "is of [[table]]s: the tables and the noise of groups follow from [detailed]"
+        )
+    if estimate not in GROUP_ESTIMATORS:
+        told = f"{shown(estimate)} is no method for groups; {nearest(estimate, GROUP_ESTIMATORS)}"
+        problems.add(("method", "estimate"), told)
+    if document.privacy is None or document.privacy.definition in (None, "approx"):
+        return None
+    return Method(noise=_NOISE[document.privacy.definition][0], estimate=estimate, seed=section.seed)
 
 
 def _fitting_noise(

@@ -14,7 +14,7 @@ from typing import Any
 import tomli_w
 
 from .areas import AUTO
-from .promise import Method
+from .promise import POSTERIOR, Method
 from .sections import Document
 from .series import Mark, Series
 from .shape import AttributeEntry, CountedEntry, InvariantEntry, RecodeEntry, TableEntry
@@ -88,7 +88,7 @@ def record_of(
         ],
         "structural_zero": [entry.model_dump() for entry in document.zeros if entry],
         "derived": [entry.model_dump(exclude_none=True) for entry in document.derived if entry],
-        "method": {} if document.is_detailed else _method(document, method),
+        "method": _method(document, method),
         "release": release.model_dump(exclude=set() if document.is_geography else {"microdata"}),
         "reliability": _reliability(document),
     }
@@ -114,6 +114,8 @@ def digest(record: Record, files: Mapping[str, bytes]) -> str:
 
 
 def _method(document: Document, method: Method) -> dict[str, Any]:
+    if document.is_detailed:
+        return {"estimate": method.estimate, "seed": method.seed} if method.estimate == POSTERIOR else {}
     if document.is_geography:
         seed = {"seed": method.seed} if method.estimate == "posterior" else {}
         return {"noise": method.noise, "estimate": method.estimate, **seed}

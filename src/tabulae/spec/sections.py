@@ -51,7 +51,6 @@ NOT_INVARIANT = {
 NOT_DETAILED = {
     "table": "goes in a spec of its own, under the same ledger: a spec with [detailed] publishes its groups only",
     "invariant": "nothing of [detailed] is published exactly: write these counts in a spec of tables",
-    "method": "is of [[table]]s: [detailed] has one method, so remove it",
     "values": "is of [[table]]s: groups of [detailed] have tables of counts that are chosen for each, and no sums",
     "derived": "is of [[table]]s: each group of [detailed] has the table that it could afford, and no other counts",
     "geography": "goes in a spec of its own, under the same ledger: the areas of [detailed] are its regions",

@@ -13,19 +13,10 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from ...estimation.posterior import (
-    BURNT,
-    CHAINS,
-    KEPT_EVERY,
-    LEAST_EFFECTIVE,
-    Draws,
-    ExactSums,
-    MeasuredTree,
-    sample,
-)
+from ...estimation.posterior import BURNT, KEPT_EVERY, LEAST_EFFECTIVE, Draws, ExactSums, MeasuredTree, sample
 from ...release.write import word_column
 from ...spec import NO_VALUE
-from ..implicates import FILE, columns_of, implicate_faults, write_implicates
+from ..implicates import FILE, columns_of, drawn_document, implicate_faults, write_implicates
 from .constraints import NO_LIMIT, AreaConstraints, nodes_of_units
 from .estimate import SpineEstimate
 from .layout import CellLayout, Margin
@@ -196,19 +187,15 @@ class AreaPosterior:
     @property
     def document(self) -> dict[str, Any]:
         """What ``posterior.json`` says."""
-        return {
-            "tabulae_posterior": 1,
-            "implicates": len(self.draws.tables),
-            "chains": CHAINS,
-            "sweeps_before": BURNT,
-            "sweeps_between": KEPT_EVERY,
-            "seed": self.seed,
-            "measurements": self.digest,
-            "effective_draws": self.effective,
-            "credible": {
-                kind: min(worth.values()) >= LEAST_EFFECTIVE for kind, worth in self.effective.items()
-            },
-        }
+        return drawn_document(
+            implicates=len(self.draws.tables),
+            before=BURNT,
+            between=KEPT_EVERY,
+            seed=self.seed,
+            measurements=self.digest,
+            effective=self.effective,
+            credible={kind: min(worth.values()) >= LEAST_EFFECTIVE for kind, worth in self.effective.items()},
+        )
 
     @property
     def schema(self) -> pa.Schema:

@@ -19,6 +19,7 @@ from ...release.read import Release
 from ...release.write import write_documents
 from ...sources.units import UnitRule
 from ...spec import Spec
+from ...spec.promise import POSTERIOR
 from ..product import Charged, ResourceEstimate, no_changes, no_saved_plan, records_of, refuse_areas, rules_of
 from .count import GroupCounts, RecordShape, open_group_records
 from .levels import AdaptivePlan, GroupMeasurement, GroupMeasurements
@@ -27,6 +28,7 @@ from .plan import DetailedPlan, detailed_of, plan_detailed
 from .publish import TOTALS, group_faults, write_groups
 from .store import GroupMeasurementWriter, most_bytes, plan_document, read_group_measurements
 
+_DRAWN = 400  # bytes of a count and its draws
 _PROGRAM = 600 * 10**6  # bytes: libraries, the plan, and the groups of one area
 
 
@@ -43,7 +45,16 @@ class GroupsProduct:
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
 
-    plan = staticmethod(plan_detailed)
+    @staticmethod
+    def plan(spec: Spec) -> DetailedPlan:
+        made = plan_detailed(spec)
+        if spec.method.estimate == POSTERIOR:
+            from .posterior import (
+                check_groups_drawn,
+            )  # its sampler is compiled, and groups alone need no compiler
+
+            check_groups_drawn(made.adaptive)
+        return made
 
     @cached_property
     def adaptive(self) -> AdaptivePlan:
@@ -54,14 +65,17 @@ class GroupsProduct:
         if plan_file is not None:
             raise no_saved_plan("detailed")
         say(Progress("proving how many groups one record can belong to"))
-        self._planned = plan_detailed(self.spec)
+        self._planned = self.plan(self.spec)
 
     def check(self, ledger: Ledger) -> None:
-        """Nothing more: whatever is drawn can be published."""
+        """Nothing more: whatever is measured can be published."""
 
     def resources(self) -> ResourceEstimate:
         """Noisy counts on the disk, at most; memory does not grow with the groups."""
-        return ResourceEstimate(most_bytes(self._planned.adaptive), memory=_PROGRAM)
+        plan, drawn = self._planned.adaptive, 0
+        if self.spec.method.estimate == POSTERIOR:
+            drawn = _DRAWN * sum(level.places * level.ladder.classes for level in plan.levels)
+        return ResourceEstimate(most_bytes(plan) + drawn, memory=_PROGRAM + drawn)
 
     def document(self) -> Mapping[str, Any]:
         return plan_document(self._planned.adaptive)
@@ -113,7 +127,7 @@ class GroupsProduct:
         return read_group_measurements(release.path, self.adaptive)
 
     def faults(self, release: Release) -> list[str]:
-        return list(group_faults(release.path, detailed_of(self.spec), self.adaptive, release.level))
+        return list(group_faults(release.path, self.spec, self.adaptive, release.level))
 
     def text_faults(self, release: Release) -> list[str]:
         """None beside those of every kind."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from ...domain.domain import heading_and_labels
-from ...errors import Unsupported
-from ...estimation.implicates import CHAINS
+from ...errors import ReleaseError, Unsupported
 from ...linalg import Identity, LinearOperator
+from ...release import folder as f
 from ...release.write import word_column
-from ..implicates import FILE, columns_of, implicate_faults, write_implicates
+from ..implicates import ABOUT, FILE, columns_of, drawn_document, implicate_faults, write_implicates
 
 if TYPE_CHECKING:
     from ...estimation.cliques import Clique
@@ -47,18 +49,16 @@ def document(made: Posterior) -> dict[str, Any]:
     digest = hashlib.sha256()
     for values in (made.measurement.values, *made.measurement.exact):
         digest.update(np.ascontiguousarray(values).data)
-    return {
-        "tabulae_posterior": 1,
-        "implicates": len(draws.cells),
-        "chains": CHAINS,
-        "sweeps_before": draws.before,
-        "sweeps_between": draws.every,
-        "seed": made.seed,
-        "measurements": digest.hexdigest(),
-        "sets": [_named(made, clique) for clique in made.cliques],
-        "effective_draws": made.effective,
-        "credible": {table.name: made.is_credible(table) for table in made.published.tables},
-    }
+    return drawn_document(
+        implicates=len(draws.cells),
+        before=draws.before,
+        between=draws.every,
+        seed=made.seed,
+        measurements=digest.hexdigest(),
+        sets=[_named(made, clique) for clique in made.cliques],
+        effective=made.effective,
+        credible={table.name: made.is_credible(table) for table in made.published.tables},
+    )
 
 
 def _named(made: Posterior, clique: Clique) -> list[str]:
@@ -89,6 +89,38 @@ def rows_of(made: Posterior) -> Iterator[pa.Table]:
             columns.append(pa.DictionaryArray.from_arrays(index, pa.array([*words], pa.string())))
         columns.append(pa.array(cells[some].astype(np.int64)))
         yield pa.Table.from_arrays(columns, schema=schema)
+
+
+def read_draws(folder: Path, made: Posterior) -> np.ndarray:
+    """The cells of stored implicates, shape (draws, cells): what was drawn need not be drawn again.
+
+    Raises:
+        ReleaseError: the file does not hold draws of these sets of attributes.
+    """
+    rows = pq.read_table(folder / FILE)
+    labels = [heading_and_labels(made.domain, name, merge)[1] for name, merge in _merges(made)]
+
+    def codes(name: str, words: Sequence[str]) -> np.ndarray:
+        found = pc.index_in(rows[name].cast(pa.string()), pa.array([*words], pa.string()))
+        return found.fill_null(-1).to_numpy()
+
+    try:
+        of = codes(OF, [" ".join(_named(made, clique)) for clique in made.cliques])
+        place = np.full(rows.num_rows, -1)
+        for i, clique in enumerate(made.cliques):
+            some = of == i
+            code = [codes(made.domain.names[k], labels[k])[some] for k in clique.attributes]
+            inside = np.ravel_multi_index(code, made.model.shape(clique)) if code else 0
+            place[some] = made.model.starts[i] + inside
+        found = np.zeros((f.read_json(folder, ABOUT)["implicates"], made.model.cells), np.int64)
+        if (place < 0).any():
+            raise ValueError
+        found[rows["draw"].to_numpy() - 1, place] = rows["count"].to_numpy()
+    except (KeyError, ValueError, IndexError):
+        raise ReleaseError(
+            f"{folder / FILE} does not hold draws of the attributes of {f.SPEC}: tabulae check says what differs"
+        ) from None
+    return found
 
 
 def _merges(made: Posterior) -> Iterator[tuple[str, LinearOperator]]:
