@@ -42,6 +42,7 @@ from .chain import (
     sweep,
 )
 from .implicates import CHAINS, LEAST_EFFECTIVE, Ends, combine, credible, effective
+from .tree_limits import TreeLimits
 
 BURNT, KEPT_EVERY = 100, 3
 """Sweeps of each chain before the first draw, and between two draws."""
@@ -262,7 +263,7 @@ class Draws:
         place[internal] = np.arange(internal.size)
         leaf = np.full(tree.parent.size, -1)
         leaf[tree.leaf] = np.arange(tree.leaf.size)
-        limits = _Limits.of(tree, self.tables[0])
+        limits = _limits(tree, self.tables[0])
         found = np.zeros((tree.parent.size, len(tree.splits)), np.int64)
         found[0] = self._root(limits)
         starts = np.searchsorted(tree.parent, np.arange(tree.parent.size + 1)).tolist()
@@ -283,7 +284,7 @@ class Draws:
         whole = (tree.sums @ each.toarray() for each in self.tables)
         return min(whole, key=lambda sums: int(np.abs(sums - found).sum()))
 
-    def _root(self, limits: _Limits | None) -> np.ndarray:
+    def _root(self, limits: TreeLimits | None) -> np.ndarray:
         """The root's cells: the median of its total, divided split by split, each part at the same quantile."""
         fixed, cells = self.tree.fixed, len(self.tree.splits)
         whole = np.stack([np.asarray(each.sum(axis=0)).ravel() for each in self.tables])
@@ -301,153 +302,21 @@ class Draws:
         return found if limits is None else limits.within_root(found, whole.mean(axis=0))
 
 
-@dataclass(frozen=True, eq=False)
-class _Limits:
-    """What each node keeps to: shapes (nodes, cells), and for each margin (cells,) and twice (nodes, classes).
-
-    Attributes:
-        allowed: where somebody can be.
-        label: the class of each cell in a margin.
-        low, high: of the sums of each class; the same where these are exact.
-    """
-
-    allowed: np.ndarray
-    label: tuple[np.ndarray, ...]
-    low: tuple[np.ndarray, ...]
-    high: tuple[np.ndarray, ...]
-
-    @classmethod
-    def of(cls, tree: MeasuredTree, table: sparse.csr_array) -> _Limits | None:
-        """The limits of a tree, exact sums as a table has them; None where there are none."""
-        label, low, high = [], [], []
-        if tree.part.size:
-            label, low, high = [tree.part], [tree.sums @ tree.least], [tree.sums @ tree.most]
-        for each in tree.exact:
-            sums = tree.sums @ (table @ np.eye(int(each.label.max()) + 1, dtype=np.int64)[each.label])
-            marked = each.nodes.astype(bool)[:, None]
-            label.append(each.label)
-            low.append(np.where(marked, sums, 0))
-            high.append(np.where(marked, sums, _FREE))
-        if not label and tree.allowed.all():
-            return None
-        return cls(tree.sums @ tree.allowed.astype(np.int64) > 0, tuple(label), tuple(low), tuple(high))
-
-    def are_met(self, found: np.ndarray) -> bool:
-        """Whether counts of all nodes, shape (nodes, cells), are within all limits."""
-        return not found[~self.allowed].any() and not any(
-            self._broken(np.arange(len(found)), self._summed(found))
-        )
-
-    def within(self, nodes: np.ndarray, counts: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        """Counts (nodes, cells) of children, exchanged between these until limits are met or nothing helps.
-
-        One person of a cell goes from one child to another, or two of two cells trade places, so that the sum of broken
-        limits falls; of such moves the one that ends nearest to the ``mean`` of draws.
-        """
-        found, moved = counts.copy(), True
-        while moved:
-            moved, sums = False, self._summed(found)
-            steps = self._steps(nodes, sums)
-            for broken in self._broken(nodes, sums):
-                if move := self._exchange(nodes, found, mean, steps, broken):
-                    giver, taker, cell, back = move
-                    found[[giver, taker], cell] += -1, 1
-                    if back >= 0:
-                        found[[giver, taker], back] += 1, -1
-                    moved = True
-                    break
-        return found
-
-    def within_root(self, counts: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        """Counts (cells,) of the root, people going from one cell to another until limits are met or nothing helps."""
-        found, node = counts.copy(), np.zeros(1, np.int64)
-        while True:
-            less, more = (each[:, 0] for each in self._steps(node, self._summed(found[None])))
-            change = (self._differ * (less[:, :, None] + more[:, None, :])).sum(axis=0)
-            distance = found - mean
-            move = _best(
-                change, distance[:, None] - distance, (found > 0)[:, None] & self.allowed[0][None, :]
-            )
-            if move is None:
-                return found
-            found[list(move)] += -1, 1
-
-    def _exchange(
-        self,
-        nodes: np.ndarray,
-        found: np.ndarray,
-        mean: np.ndarray,
-        steps: tuple[np.ndarray, np.ndarray],
-        broken: tuple[int, np.ndarray, bool],
-    ) -> tuple[int, int, int, int] | None:
-        """Giver, taker, the cell, and the cell of who comes back (-1: nobody), where a node breaks a limit."""
-        one, cells, over = broken
-        less, more = steps
-        others = np.delete(np.arange(nodes.size), one)
-        pairs = [(one, other) if over else (other, one) for other in others.tolist()]
-        if not pairs:
-            return None
-        giver, taker = np.array(pairs).T
-        allowed, distance = self.allowed[nodes], found - mean
-        can = (found > 0)[giver] & allowed[taker]
-        gain = distance[giver] - distance[taker]
-        change = (less[:, giver] + more[:, taker]).sum(axis=0)
-        if move := _best(change[:, cells], gain[:, cells], can[:, cells]):
-            return *pairs[move[0]], int(cells[move[1]]), -1
-        back = (found > 0)[taker] & allowed[giver]
-        for at, pair in enumerate(pairs):
-            there, here = less[:, pair[0]] + more[:, pair[1]], less[:, pair[1]] + more[:, pair[0]]
-            both = (self._differ[:, cells] * (there[:, cells, None] + here[:, None, :])).sum(axis=0)
-            if move := _best(both, gain[at, cells, None] - gain[at], can[at, cells, None] & back[at]):
-                return *pair, int(cells[move[0]]), move[1]
+def _limits(tree: MeasuredTree, table: sparse.csr_array) -> TreeLimits | None:
+    """The limits of a tree, exact sums as a table has them; None where there are none."""
+    label, low, high = [], [], []
+    if tree.part.size:
+        label, low, high = [tree.part], [tree.sums @ tree.least], [tree.sums @ tree.most]
+    for each in tree.exact:
+        sums = tree.sums @ (table @ np.eye(int(each.label.max()) + 1, dtype=np.int64)[each.label])
+        marked = each.nodes.astype(bool)[:, None]
+        label.append(each.label)
+        low.append(np.where(marked, sums, 0))
+        high.append(np.where(marked, sums, _FREE))
+    if not label and tree.allowed.all():
         return None
-
-    @cached_property
-    def _differ(self) -> np.ndarray:
-        """Shape (margins, cells, cells): whether two cells are in different classes."""
-        shape = 0, self.allowed.shape[1], self.allowed.shape[1]
-        return np.concatenate(
-            [np.zeros(shape, bool), *((each[:, None] != each)[None] for each in self.label)]
-        )
-
-    def _summed(self, found: np.ndarray) -> list[np.ndarray]:
-        sums = [np.zeros((len(found), low.shape[1]), np.int64) for low in self.low]
-        for each, label in zip(sums, self.label, strict=True):
-            np.add.at(each.T, label, found.T)
-        return sums
-
-    def _broken(
-        self, nodes: np.ndarray, sums: Sequence[np.ndarray]
-    ) -> Iterator[tuple[int, np.ndarray, bool]]:
-        """Which of the nodes break a limit, on the sum of which cells, and whether that is too large."""
-        for each, label, low, high in zip(sums, self.label, self.low, self.high, strict=True):
-            for one, which in zip(*np.nonzero((each < low[nodes]) | (each > high[nodes])), strict=True):
-                yield (
-                    int(one),
-                    np.flatnonzero(label == which),
-                    bool(each[one, which] > high[nodes[one], which]),
-                )
-
-    def _steps(self, nodes: np.ndarray, sums: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """How far limits are broken more by one person less and by one more, shape (margins, nodes, cells)."""
-        shape = 0, nodes.size, self.allowed.shape[1]
-        less, more = [np.zeros(shape, np.int64)], [np.zeros(shape, np.int64)]
-        for each, label, low, high in zip(sums, self.label, self.low, self.high, strict=True):
-            down = np.where(each > high[nodes], -1, (each <= low[nodes]).astype(np.int64))
-            up = np.where(each < low[nodes], -1, (each >= high[nodes]).astype(np.int64))
-            less.append(down[None, :, label])
-            more.append(up[None, :, label])
-        return np.concatenate(less), np.concatenate(more)
-
-
-def _best(change: np.ndarray, gain: np.ndarray, can: np.ndarray) -> tuple[int, int] | None:
-    """Where limits are broken least after a move that can be made, and of these where most is gained; None: nowhere."""
-    change = np.where(can, change, 0)
-    if change.size == 0 or change.min() >= 0:
-        return None
-    place = np.argmax(np.where(change == change.min(), gain, -np.inf))
-    row, column = np.unravel_index(place, change.shape)
-    return int(row), int(column)
+    allowed = tree.sums @ tree.allowed.astype(np.int64) > 0
+    return TreeLimits(allowed, tuple(label), tuple(low), tuple(high))
 
 
 def at_one_quantile(ordered: np.ndarray, total: int) -> np.ndarray:

@@ -12,6 +12,7 @@ from os import PathLike
 import numpy as np
 import pyarrow as pa
 
+from ...estimation.implicates import CHAINS
 from ...privacy import PrivacyLoss
 from ...release.write import LEVEL
 from ...spec import Spec, read_spec
@@ -386,7 +387,7 @@ _DRAWN = 20  # cells of a leaf in which somebody is counted, as far as is known 
 
 def posterior_bytes(plan: SpinePlan) -> int:
     """What drawing whole tables keeps in memory: answers, chains with their counts and residuals, and all draws."""
-    from .posterior import CHAINS, IMPLICATES  # its sampler is compiled: only who draws needs it
+    from .posterior import IMPLICATES  # its sampler is compiled: only who draws needs it
 
     cells, leaves = plan.layout.cell.size, plan.spine.leaves
     answers = plan.tree.size * sum(query.size for query in plan.queries)
