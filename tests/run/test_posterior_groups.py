@@ -80,6 +80,7 @@ def test_whole_tables_of_groups_add_up_and_check_finds_what_was_altered(
     report = (release.path / "report.html").read_text()
     assert "Two kinds of interval" in report
     assert "Type of region" in report
+    assert "groups by town" in report
     stored = pq.read_table(release.path / "implicates.parquet")
     count = stored["count"].to_numpy().copy()
     count[7] += 1

@@ -269,7 +269,7 @@ class Draws:
         starts = np.searchsorted(tree.parent, np.arange(tree.parent.size + 1)).tolist()
         for node in internal.tolist():
             children = np.arange(starts[node], starts[node + 1])
-            if children.size:
+            if children.size and found[node].any():  # children of nobody have nobody
                 at_leaf = leaf[children] >= 0
                 cube = np.zeros((children.size, len(self.tables), len(tree.splits)), np.int64)
                 for m, (leaves, sums) in enumerate(zip(self.tables, above, strict=True)):

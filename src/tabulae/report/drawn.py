@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from .plots import two_intervals
 
+_OTHER = {"group": "ci, of both stages"}
 _SHOWN = 14  # counts in the picture of two intervals
 
 
@@ -20,7 +21,7 @@ class PosteriorView:
 
     Attributes:
         draws: how many implicates there are.
-        of: what intervals are right on average over: an "area" or a "cell".
+        of: what intervals are right on average over: an "area", a "group" or a "cell".
         worth: for each type of area or table how many independent draws they are worth for totals and for cells, and
             whether that is enough for credible intervals.
         picture: intervals beside each other of some counts; "" without one.
@@ -53,7 +54,7 @@ def posterior_view(
         called: np.stack(
             [some[f"{column}_{end}"].to_numpy().astype(float) for end in ("low", "high")], axis=1
         )
-        for called, column in (("ci, of gls", "ci"), ("credible", "credible"))
+        for called, column in ((_OTHER.get(of, "ci, of gls"), "ci"), ("credible", "credible"))
     }
     counts = some["estimate"].to_numpy().astype(float)
     picture = two_intervals(names, counts, ends, f"Two intervals of {len(names)} counts of {shown}")

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from ..privacy import NoiseLaw
 from ..products.groups.levels import PopulationLevel, epsilon_of
 from ..products.groups.plan import detailed_of
@@ -95,7 +98,6 @@ def groups_view(release: Release) -> GroupsView:
     rows = {name: count for name, count in release.about["rows"].items() if count}
     tables = ("total only", "total", *(rung.name for rung in detailed_of(release.spec).rungs))
     statements = statements_of(release.spec)
-    drawn = release.spec.method.estimate == POSTERIOR
     return GroupsView(
         **stored_fields(release, rows, "region_type", _words_of, _left_out),
         promise=promise_of(release.spec, plan.loss, statements=statements),
@@ -105,8 +107,21 @@ def groups_view(release: Release) -> GroupsView:
         tables=tuple(name for name in tables if any(name in entry["groups_by_table"] for entry in told)),
         stage_one=plan.levels[0].stage_one,
         counts=detailed_of(release.spec).counts,
-        posterior=posterior_view(read_json(release.path, ABOUT), "group") if drawn else None,
+        posterior=posterior_of(release),
     )
+
+
+def posterior_of(release: Release) -> PosteriorView | None:
+    """What ``posterior.json`` says, and a picture of some totals; None where no whole tables are drawn."""
+    if release.spec.method.estimate != POSTERIOR:
+        return None
+    told = read_json(release.path, ABOUT)
+    enough = [kind for kind, worth in told["credible"].items() if worth]
+    if not enough:
+        return posterior_view(told, "group")
+    rows = release.tables[TOTALS]
+    some = rows.filter(pc.equal(rows["region_type"].cast(pa.string()), enough[-1]))
+    return posterior_view(told, "group", some, ["region", "group"], f"groups by {enough[-1]}")
 
 
 def _words_of(name: str) -> str:
