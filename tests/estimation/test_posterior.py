@@ -371,9 +371,12 @@ def test_draws_and_table_meet_limits_and_a_seed_decides():
     assert one.table()[0].sum() == 4
 
 
-def test_the_table_meets_bounds_that_lie_across_its_splits():
-    """Counts at one quantile of all draws break a bound on the sum of two cells, though every draw meets it."""
-    random, tree = np.random.default_rng(8), _tree(**LIMITS["bounds"])
+@pytest.mark.parametrize("open_above", [False, True])
+def test_the_table_meets_bounds_that_lie_across_its_splits(open_above):
+    """Counts at one quantile of all draws break a bound on the sum of two cells, though every draw meets it; a bound
+    of 2**62, which stands for none, is added up over leaves."""
+    bounds = LIMITS["bounds"] | ({"most": np.full((2, 2), 2**62)} if open_above else {})
+    random, tree = np.random.default_rng(8), _tree(**bounds)
     every = np.array([*itertools.product(range(3), repeat=6)]).reshape(-1, 2, 3)
     parts = every @ (tree.part[:, None] == np.arange(2))
     possible = every[((parts >= tree.least) & (parts <= tree.most)).all(axis=(1, 2))]

@@ -49,7 +49,7 @@ BURNT, KEPT_EVERY = 100, 3
 
 _TOLD_APART = 1 << 16  # sizes of leaves up to which their law is a mixture; beyond, it is flat
 _WINDOW = 8  # standard deviations of a leaf's noise that one move can reach over
-_FREE = 1 << 40
+_FREE = 1 << 36
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,7 +306,8 @@ def _limits(tree: MeasuredTree, table: sparse.csr_array) -> TreeLimits | None:
     """The limits of a tree, exact sums as a table has them; None where there are none."""
     label, low, high = [], [], []
     if tree.part.size:
-        label, low, high = [tree.part], [tree.sums @ tree.least], [tree.sums @ tree.most]
+        most = np.minimum(tree.most, _FREE)  # sums of it stay within 64 bits
+        label, low, high = [tree.part], [tree.sums @ tree.least], [tree.sums @ most]
     for each in tree.exact:
         sums = tree.sums @ (table @ np.eye(int(each.label.max()) + 1, dtype=np.int64)[each.label])
         marked = each.nodes.astype(bool)[:, None]

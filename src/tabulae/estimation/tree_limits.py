@@ -126,8 +126,8 @@ class TreeLimits:
         """For each margin how far limits are broken more by one person less and by one more, shape (nodes, classes)."""
         found = []
         for each, low, high in zip(sums, self.low, self.high, strict=True):
-            less = np.where(each > high[nodes], -1, (each <= low[nodes]).astype(np.int64))
-            more = np.where(each < low[nodes], -1, (each >= high[nodes]).astype(np.int64))
+            less = (each <= low[nodes]).astype(np.int64) - (each > high[nodes])
+            more = (each >= high[nodes]).astype(np.int64) - (each < low[nodes])
             found.append((less, more))
         return found
 
