@@ -8,7 +8,6 @@ from fractions import Fraction
 from math import sqrt
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..privacy import NoiseLaw
 from ..products.groups.levels import PopulationLevel, epsilon_of
@@ -120,7 +119,7 @@ def posterior_of(release: Release) -> PosteriorView | None:
     if not enough:
         return posterior_view(told, "group")
     rows = release.tables[TOTALS]
-    some = rows.filter(pc.equal(rows["region_type"].cast(pa.string()), enough[-1]))
+    some = rows.filter(pa.array([kind == enough[-1] for kind in rows["region_type"].to_pylist()]))
     return posterior_view(told, "group", some, ["region", "group"], f"groups by {enough[-1]}")
 
 

@@ -203,7 +203,7 @@ class GroupPosterior:
     def published(self, piece: GroupMeasurement, places: np.ndarray, rung: int) -> np.ndarray:
         """Whole counts of some places, shape (places, cells of a table); rung 0 is the total."""
         nodes = self._nodes(piece)[places]
-        return self.counts[nodes] @ self._cells(rung).toarray()
+        return self.counts[nodes] @ self._cells(rung)
 
     def ends(
         self, piece: GroupMeasurement, places: np.ndarray, rung: int, level: float
@@ -214,7 +214,7 @@ class GroupPosterior:
         nodes, cells = self._nodes(piece)[places], self._cells(rung)
         step = max(1, _AT_ONCE // (len(self.draws.tables) * cells.shape[1]))
         found = [
-            self.draws.credible(self.draws.sums(self._rows(nodes[first : first + step]), cells), level)
+            self.draws.credible(self._drawn(nodes[first : first + step], cells), level)
             for first in range(0, nodes.size, step)
         ]
         empty = [np.zeros((0, cells.shape[1]), np.int64)]
@@ -227,20 +227,21 @@ class GroupPosterior:
         first = piece.first * groups
         return self.tree.node[piece.level][first : first + piece.regions * groups]
 
-    def _rows(self, nodes: np.ndarray) -> sparse.csr_array:
-        return sparse.csr_array(self.draws.tree.sums[nodes])
+    def _drawn(self, nodes: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        """Shape (draws, nodes, classes): sums of cells (cells, classes) in each draw."""
+        return self.draws.sums(sparse.csr_array(self.draws.tree.sums[nodes]), sparse.csr_array(cells))
 
-    def _cells(self, rung: int) -> sparse.csr_array:
+    def _cells(self, rung: int) -> np.ndarray:
         """Shape (classes, cells): the cell of a table that each class of the ladder is in."""
         classes = self.ladder.classes
         cell = self.ladder.rungs[rung - 1].of_class if rung > 0 else np.zeros(classes, np.int64)
-        return sparse.csr_array(np.eye(int(cell.max()) + 1, dtype=np.int64)[cell])
+        return np.eye(int(cell.max()) + 1, dtype=np.int64)[cell]
 
     @cached_property
     def effective(self) -> dict[str, dict[str, float]]:
         """How many independent draws these are worth, by type of region: for totals, and for cells of some places."""
         found = {}
-        total, cells = self._cells(0), sparse.csr_array(np.eye(self.ladder.classes, dtype=np.int64))
+        total, cells = self._cells(0), np.eye(self.ladder.classes, dtype=np.int64)
         for regions in self.tree.types:
             nodes = np.concatenate(
                 [
@@ -251,7 +252,7 @@ class GroupPosterior:
             )
             step = max(1, nodes.size * len(self.draws.tables) // _AT_ONCE)
             some = nodes[np.unique(np.linspace(0, nodes.size - 1, _SHOWN).astype(np.int64))]
-            each = (self.draws.sums(self._rows(n), c) for n, c in ((nodes[::step], total), (some, cells)))
+            each = (self._drawn(n, c) for n, c in ((nodes[::step], total), (some, cells)))
             worth = (round(self.draws.effective(sums), 1) for sums in each)
             found[regions.name] = dict(zip(("totals", "cells"), worth, strict=True))
         return found

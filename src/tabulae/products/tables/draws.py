@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...domain.domain import heading_and_labels
@@ -101,8 +100,11 @@ def read_draws(folder: Path, made: Posterior) -> np.ndarray:
     labels = [heading_and_labels(made.domain, name, merge)[1] for name, merge in _merges(made)]
 
     def codes(name: str, words: Sequence[str]) -> np.ndarray:
-        found = pc.index_in(rows[name].cast(pa.string()), pa.array([*words], pa.string()))
-        return found.fill_null(-1).to_numpy()
+        place = {word: code for code, word in enumerate(words)}
+        chunks = rows[name].cast(pa.string()).chunks
+        column = pa.concat_arrays([pa.array([], pa.string()), *chunks]).dictionary_encode()
+        code = np.array([place.get(word, -1) for word in column.dictionary.to_pylist()] + [-1])
+        return code[column.indices.fill_null(len(code) - 1).to_numpy(zero_copy_only=False)]
 
     try:
         of = codes(OF, [" ".join(_named(made, clique)) for clique in made.cliques])
