@@ -77,7 +77,7 @@ _HINTS = {
     "counts": "Records (rows), or the units that they are of.",
     "measures": 'As in ["count", { sum = "income" }]: counts where it is not set.',
     "survey_weight": "The value that says for how many each record stands.",
-    "estimate": 'Of tables "least-squares" or "posterior"; of areas "topdown", "posterior" or "sparse", say.',
+    "estimate": 'Of tables "least-squares", of areas "topdown", of groups "two-stage"; of all "posterior", say.',
     "select": '"auto" looks at all methods.',
     "url": "postgresql://user@host/database, without a password.",
     "detailed.codes": 'The attributes that hold the codes of groups: ["origin1", "origin2"].',
