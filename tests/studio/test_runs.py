@@ -79,6 +79,12 @@ def test_a_run_is_that_of_the_command_and_stands_in_the_ledger(place: Path) -> N
     assert [(each.title, each.loss, each.state, each.folder) for each in account.entries] == [
         ("Sexes", "1/2", "published", "release")
     ]
+    assert [account.after(budget) for budget in ("1/4", "1", "", "targets")] == [
+        "and leave 1/4",
+        "which is more than is left",
+        "",
+        "",
+    ]
     assert not run.cancel()
 
 

@@ -102,6 +102,16 @@ _EDIT = json.dumps({"text": "forged"}).encode()
         ("POST", "/change", b'{"op": "erase", "path": ["title"], "value": 1, "version": 1}', {}, 422),
         ("POST", "/change", b'{"op": "set", "path": ["title"], "value": 1, "version": 0}', {}, 409),
         ("PUT", "/edit", None, {}, 501),
+        ("OPTIONS", "/edit", None, {"Origin": "http://foreign.example"}, 501),
+        ("HEAD", "/", None, {}, 501),
+        ("GET", "/state", None, {"Upgrade": "websocket", "Origin": "http://foreign.example"}, 403),
+        ("GET", "http://rebound.example/state", None, {"Host": "rebound.example"}, 403),
+        ("GET", "//foreign.example/..%2f..%2fetc/passwd", None, {}, 404),
+        ("GET", "/studio.css/../../server.py", None, {}, 404),
+        ("GET", "/report?release=%252e%252e", None, {}, 404),
+        ("GET", "/report?release=..%5c..", None, {}, 404),
+        ("GET", "/report?release=a&release=b", None, {}, 404),
+        ("GET", "/read?release=%00", None, {}, 404),
     ],
 )
 def test_forged_requests_are_refused_and_change_nothing(
@@ -116,6 +126,23 @@ def test_forged_requests_are_refused_and_change_nothing(
     assert resting.document.path.read_text() == SPEC
 
 
+def test_a_link_out_of_a_release_is_not_followed(studio: Studio) -> None:
+    """Neither a folder that is a link, nor a file in one that leads elsewhere."""
+    folder = studio.document.path.parent
+    (folder / "made").mkdir()
+    (folder / "made/datapackage.json").write_text('{"tabulae": {"release_id": "1"}}')
+    (folder / "made/report.html").write_text("published")
+    assert asked(studio, "GET", "/report?release=made")[:2] == (200, "published")
+    (folder / "linked").symlink_to(folder / "made")
+    assert asked(studio, "GET", "/report?release=linked")[0] == 404
+    (folder / "made/report.html").unlink()
+    (folder / "made/report.html").symlink_to(folder / "spec.toml")
+    status, page, _ = asked(studio, "GET", "/report?release=made")
+    assert status == 404
+    assert "Village" not in page
+    assert '<html lang="en">' in page  # what a person opens is a page, also where it refuses
+
+
 def test_the_printed_address_gives_a_cookie_that_no_script_reads(studio: Studio) -> None:
     status, _, headers = asked(studio, "GET", studio.url.removeprefix(studio.origin), Cookie=None)
     assert (status, headers["Location"]) == (303, "/")
@@ -125,9 +152,9 @@ def test_the_printed_address_gives_a_cookie_that_no_script_reads(studio: Studio)
 
 def test_a_script_in_a_spec_stays_text(studio: Studio) -> None:
     script = "</textarea><script>alert(1)</script>"
-    text = SPEC.replace('"Village"', f'"{script}"')
+    text = SPEC.replace('"Village"', f'"{script}"').replace('["F", "M"]', f'["F", "{script}"]')
     edited(studio, text)
-    for path in ("/", "/plan", "/form"):
+    for path in ("/", "/plan", "/form?open=attributes.sex"):
         status, page, _ = asked(studio, "GET", path)
         assert status == 200
         assert script not in page

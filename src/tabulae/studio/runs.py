@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from .._run import Step, run
 from ..errors import InvalidArgument, LedgerError, ReleaseError, TabulaeError, Unsupported
-from ..privacy import Ledger
+from ..privacy import Ledger, exact
 from ..release.folder import DESCRIPTOR, write_bytes
 from ..release.progress import Progress
 from ..spec import Spec, read_spec
@@ -232,6 +232,14 @@ class Account:
     left: str = ""
     entries: tuple[Spent, ...] = ()
 
+    def after(self, budget: str) -> str:
+        """What a release of this budget would leave, in words; nothing where it is no number."""
+        try:
+            rest = exact(self.left) - exact(budget)
+        except InvalidArgument:
+            return ""
+        return f"and leave {rest}" if rest >= 0 else "which is more than is left"
+
 
 def account_of(path: Path, folder: Path) -> Account:
     """The balance of a ledger, and the releases that were charged to it."""
@@ -259,9 +267,11 @@ def account_of(path: Path, folder: Path) -> Account:
 
 
 def releases_in(folder: Path) -> dict[str, str]:
-    """The release folders in a folder, and the id of each."""
+    """The release folders in a folder, and the id of each; none with a link, which may lead to what is not public."""
     found = {}
     for descriptor in sorted(folder.glob(f"*/{DESCRIPTOR}")):
+        if any(each.is_symlink() for each in (descriptor.parent, *descriptor.parent.rglob("*"))):
+            continue
         try:
             found[descriptor.parent.name] = json.loads(descriptor.read_bytes())["tabulae"]["release_id"]
         except (OSError, ValueError, KeyError, TypeError):

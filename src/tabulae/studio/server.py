@@ -43,6 +43,7 @@ _POLICY = (
 )
 _READER = _POLICY.replace("form-action 'none'", "form-action 'self'")
 _FRAMED = "frame-ancestors 'self'; base-uri 'none'; form-action 'none'"  # a plan's page carries its own policy besides
+_OPENED = ("/", "/plan", "/report", "/read")  # what a person opens, and a script does not ask for
 _HTML, _JSON = "text/html; charset=utf-8", "application/json"
 
 
@@ -478,7 +479,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._check_place()
             answer()
         except Refused as error:
-            self._send(error.status, "text/plain; charset=utf-8", _POLICY, f"{error}\n")
+            if self.command == "GET" and urlsplit(self.path).path in _OPENED:
+                page = _templates().get_template("refused.html").render(words=str(error))
+                self._send(error.status, _HTML, _POLICY, page)
+            else:
+                self._send(error.status, "text/plain; charset=utf-8", _POLICY, f"{error}\n")
 
     def _check_place(self) -> None:
         """The name that the server was called by, and the page that asks."""
