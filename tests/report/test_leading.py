@@ -20,7 +20,7 @@ from tabulae.domain import Domain, Table
 from tabulae.linalg import AllRange, Identity
 from tabulae.report.areas import geography_report
 from tabulae.report.leading import fair_order, range_order, share_words
-from tabulae.report.view import stored_reliability
+from tabulae.report.rows import stored_reliability
 from tabulae.spec import ReliabilitySection
 
 
@@ -96,7 +96,7 @@ def test_a_file_is_read_once_for_its_classes_and_its_rows(
     )
     pq.write_table(rows, tmp_path / "t.parquet")
     for step in (1 << 19, 7):
-        monkeypatch.setattr("tabulae.report.view._ROWS", step)
+        monkeypatch.setattr("tabulae.report.rows._ROWS", step)
         found = stored_reliability(tmp_path / "t.parquet", "area_type", 300, ReliabilitySection())
         for kind in "abc":
             places = [i for i, each_kind in enumerate(kinds) if each_kind == kind]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tabulae.report import ExpectedErrorView, TableView
 from tabulae.report.page import printed_tables
-from tabulae.report.view import ROWS_SHOWN
+from tabulae.report.rows import ROWS_SHOWN
 from tabulae.spec import ReliabilitySection
 
 ABS = ReliabilitySection()

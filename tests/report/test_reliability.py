@@ -14,7 +14,7 @@ import tabulae as tb
 from tabulae.report import TableView, render_report
 from tabulae.report.areas import geography_view
 from tabulae.report.groups import groups_view
-from tabulae.report.view import named_classes, printed_rows, reliability_of, stored_reliability
+from tabulae.report.rows import named_classes, printed_rows, reliability_of, stored_reliability
 from tabulae.spec import ReliabilitySection
 
 ABS = ReliabilitySection()
@@ -105,11 +105,11 @@ def test_files_are_classed_in_any_step(duchy_release: Path, monkeypatch: pytest.
     reach = [max(row["ci_high"] - a, a - row["ci_low"]) for row, a in zip(noisy, about, strict=True)]
     drawn = list(zip((row["estimate"] for row in noisy), reach, strict=True))
     assert np.allclose(np.stack([whole.estimate, whole.margin], axis=1), drawn)
-    monkeypatch.setattr("tabulae.report.view._ROWS", 7)
+    monkeypatch.setattr("tabulae.report.rows._ROWS", 7)
     steps = stored_reliability(path, "area_type", len(rows), ABS)
     assert steps.kinds == whole.kinds
     assert np.array_equal(steps.margin, whole.margin)
-    monkeypatch.setattr("tabulae.report.view._POINTS", len(rows) // 3)
+    monkeypatch.setattr("tabulae.report.rows._POINTS", len(rows) // 3)
     fewer = stored_reliability(path, "area_type", len(rows), ABS)
     assert 0 < fewer.estimate.size <= len(rows) // 3
 

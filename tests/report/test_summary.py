@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tabulae.report.page import points, published_error
-from tabulae.report.view import printed_rows
+from tabulae.report.rows import printed_rows
 from tabulae.spec import ReliabilitySection
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tabulae.errors import InvalidArgument
-from tabulae.report.view import ROWS_SHOWN
+from tabulae.report.rows import ROWS_SHOWN
 
 
 def test_arrays_of_unequal_length_are_refused(made_up):

@@ -21,7 +21,8 @@ from ..release.write import CREDIBLE
 from ..spec.promise import POSTERIOR
 from .drawn import PosteriorView, posterior_view
 from .page import render_page, stored_context
-from .view import EpsilonStatement, StoredView, promise_of, statements_of, stored_fields
+from .promise import EpsilonStatement, promise_of, statements_of
+from .view import StoredView, stored_fields
 
 _COLOURS = 6
 

@@ -23,22 +23,17 @@ from ..spec import ReliabilitySection
 from . import numbers, plots
 from .leading import share_words
 from .numbers import shortened
-from .view import (
+from .promise import PromiseView
+from .rows import (
     ROWS_SHOWN,
-    BlockView,
     ExpectedErrorView,
-    MatrixPicture,
-    PromiseView,
-    PublishedView,
-    ReleaseView,
     ReliabilityRow,
-    StoredView,
-    StrategyView,
     TableView,
     named_classes,
     printed_rows,
     reliability_of,
 )
+from .view import BlockView, MatrixPicture, PublishedView, ReleaseView, StoredView, StrategyView
 
 _DESCRIPTION = 400  # characters of a table in words; SQL may be longer
 

@@ -23,18 +23,10 @@ from .drawn import PosteriorView, posterior_view
 from .groups import groups_report
 from .leading import range_order
 from .page import render_report
+from .promise import ExactView, consequences_of, promise_of, statements_of
+from .rows import ROWS_SHOWN, ExpectedErrorView, TableView
 from .strategy import strategy_view
-from .view import (
-    ROWS_SHOWN,
-    ExactView,
-    ExpectedErrorView,
-    ReleaseView,
-    TableView,
-    consequences_of,
-    promise_of,
-    published_fields,
-    statements_of,
-)
+from .view import ReleaseView, published_fields
 
 
 def report_of(release: Release) -> str:

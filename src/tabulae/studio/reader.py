@@ -16,7 +16,7 @@ from ..domain import RESULT_COLUMNS, TOTAL_LABEL
 from ..errors import TabulaeError
 from ..release import Release
 from ..report.numbers import fixed
-from ..report.view import interval_picture
+from ..report.rows import interval_picture
 
 _SHOWN = 500
 _TILES = 2_000

@@ -26,7 +26,7 @@ from ...products.tables.plan import Plan
 from ...strategy import Information, LeftOpen, Profile, VarianceBound, error_under, law_variances
 from ...strategy.information.routes import information
 from ..page import TABLES_SHOWN
-from ..view import ExactView
+from ..promise import ExactView
 from .view import (
     OWN,
     SMALLEST,

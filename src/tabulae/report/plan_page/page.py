@@ -22,8 +22,8 @@ from ...release.folder import require_parent, write_bytes
 from ...spec import Spec
 from ..numbers import significant
 from ..page import FALSE_ALARMS, detection_bound, environment, errors_figure, policy, script
+from ..promise import MORE_DELTAS, Consequences, ExactView, consequences_of, promise_of
 from ..strategy import StrategyPart, block_shares, parts_of
-from ..view import MORE_DELTAS, Consequences, ExactView, consequences_of, promise_of
 from . import view as live
 from .errors import (
     area_errors_at,

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from ...privacy import PrivacyLoss, decimal, rounded_up
 from ..numbers import share, significant
-from ..view import PromiseView
+from ..promise import PromiseView
 
 OWN, SMALLEST = "own", "smallest"
 
