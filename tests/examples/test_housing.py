@@ -79,7 +79,7 @@ def test_the_three_files_are_about_the_same_units(examples: Path) -> None:
 
 
 def test_the_two_releases_of_dhc_have_the_budget_of_the_2020_census() -> None:
-    """Each level has the rho of production in both together, tracts that of three of its levels."""
+    """Each of the eight levels has the rho of production in both together."""
     specs = [spec_of(name) for name in ("dhc-units", "dhc-households")]
     budgets = [Fraction(spec["privacy"]["budget"]) for spec in specs]
     assert sum(budgets) == Fraction(15401, 2000)
@@ -87,10 +87,13 @@ def test_the_two_releases_of_dhc_have_the_budget_of_the_2020_census() -> None:
         "nation": "4834",
         "state": "17012",
         "county": "14454",
-        "tract": "36285",
-        "block_group": "4260",
+        "prim": "9712",
+        "tract_subset_group": "9712",
+        "tract_subset": "16861",
+        "group": "4260",
         "block": "160",
     }
+    assert all(spec["geography"]["levels"] == list(rho) for spec in specs)
     for level, share in rho.items():
         spent = [
             b * Fraction(spec["geography"]["shares"][level]) for b, spec in zip(budgets, specs, strict=True)
