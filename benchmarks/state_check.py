@@ -2,6 +2,7 @@
 
 python -m benchmarks.state_check RELEASE SPEC      prints each rule with how often it is broken; fails where one is;
                                                    and by level what totals are wrong by, mean over areas
+python -m benchmarks.state_check RELEASE SPEC --csv benchmarks/results/nation_check.csv       writes them, too
 
 RELEASE is a folder with tables and microdata, SPEC the document that it was made from, beside which lie the public
 files and the true records. Nothing of the library is used: rows of microdata are counted by DuckDB, and every number
@@ -19,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
+from benchmarks.recorded import record
 
 RELEASED = ("estimate", "gls_estimate", "std_error", "ci_low", "ci_high", "obs_status")
 ATTRIBUTES = ("hhgq", "votingage", "hispanic", "cenrace", "race", "hhinstlevels")
@@ -187,12 +189,17 @@ def main() -> int:
     parser.add_argument("release", type=Path)
     parser.add_argument("spec", type=Path)
     parser.add_argument("--memory", default="8GB", help="what DuckDB may take")
+    parser.add_argument("--csv", type=Path, default=None)
     given = parser.parse_args()
     found, errors = checked(given.release, given.spec, given.memory)
     for rule, count in found.items():
         print(f"{count:>9,}  {rule}")
     for level, error in errors.items():
         print(f"{error:>9.2f}  mean error of the people of a {level}")
+    if given.csv is not None:
+        rows = [("broken", rule, count) for rule, count in found.items()]
+        rows += [("mean error of people", level, f"{error:.3f}") for level, error in errors.items()]
+        record(given.csv, ("what", "of", "number"), rows)
     return int(any(found.values()))
 
 
