@@ -52,12 +52,17 @@ def test_from_records_to_a_release_without_typing_toml(page: Page, fresh: Studio
     runs.get_by_label("At most").fill("2")
     runs.get_by_role("button", name="Create the ledger").click()
     expect(runs.locator(".facts")).to_contain_text("Left")
+    expect(runs.locator(".facts + .hint")).to_contain_text("would spend 1/2, and leave 3/2")
     assert not Axe().run(page).response["violations"]
     run = runs.get_by_role("button", name="Run, and spend 1/2")
     expect(run).to_be_enabled(timeout=_LONG)
     run.click()
     expect(runs.locator("#step")).to_have_text("Done.", timeout=_LONG)
     expect(runs.get_by_role("row", name="published")).to_contain_text("1/2")
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert not Axe().run(page).response["violations"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1280, "height": 900})
     release = tb.Release.read(folder / "release")
     assert release.verify() == []
     assert release.tables["first_table"].num_rows == 200
@@ -85,6 +90,7 @@ def _read(reader: Page) -> None:
     expect(reader.locator("ol.tiles li").first).to_contain_text("to")
     assert not Axe().run(reader).response["violations"]
     reader.set_viewport_size({"width": 390, "height": 900})
+    assert not Axe().run(reader).response["violations"]
     assert reader.evaluate("document.documentElement.scrollWidth") <= 390
     reader.get_by_label("Ask in SQL").fill("SELECT SEX, COUNT(*) FROM people WHERE AGE < 5 GROUP BY SEX")
     reader.get_by_role("button", name="Ask").click()
