@@ -7,6 +7,7 @@ import math
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -38,6 +39,7 @@ METHODS: tuple[str, ...] = (*sorted(SINGLE), *FAMILIES)
 
 _OPTIMAL = 1e-5  # relative gap of the squared error at which a strategy counts as the best possible
 _FINER = 1e-3  # a tolerance to suggest
+_AT_ONCE = 0.5  # seconds of a bound that may spare a method half of its search
 _RATIOS, _SHARP = (-12.0, 12.0), 0.05  # logarithms of ratios of scales; the error is flat about the best
 _SETTLED = 1e-4  # the same for the strategy that was chosen without the invariants, which takes long to score
 
@@ -181,14 +183,19 @@ class _Proof:
 
     def __init__(self, names: Sequence[str], workload: Workload, settings: Settings) -> None:
         self.lower = 0.0
+        self._names = names
         self._settings = settings
         self._workload = workload
-        self._further: list[Attempt] = []
-        if settings.noise == "gaussian":
-            by_products = any(SINGLE[name].by_products for name in names)
-            self._further = unit_bounds(
-                workload, settings.neighbours, settings.deadline, by_products=by_products
-            )
+
+    @cached_property
+    def _further(self) -> list[Attempt]:
+        """The bounds that may still be worked out; to list them takes a while where tables are many."""
+        if self._settings.noise != "gaussian":
+            return []
+        by_products = any(SINGLE[name].by_products for name in self._names)
+        return unit_bounds(
+            self._workload, self._settings.neighbours, self._settings.deadline, by_products=by_products
+        )
 
     def learn(self, strategy: Strategy) -> None:
         """Take in what a method proved, whether or not it is the best; the dual itself leaves nothing to look for."""
@@ -374,7 +381,11 @@ def _best_of(
     best: tuple[float, Strategy] | None = None
     proof = _Proof(names, workload, settings)
     scores: list[Candidate] = []
-    chosen_for = replace(settings, neighbours=_unrestricted(settings.neighbours))
+    chosen_for = replace(
+        settings,
+        neighbours=_unrestricted(settings.neighbours),
+        is_enough=lambda loss: proof.reaches(loss, enough, spend=_AT_ONCE),
+    )
     for name in names:
         started = now()
         needless = None if best is None else _needless(name, *best, proof, workload, settings, enough)

@@ -44,6 +44,12 @@ def check_seconds(deadline: float, seconds: float, what: str) -> None:
     left = deadline - now()
     if seconds > left:
         raise Unsupported(
-            f"{what} takes about {seconds:.3g} s, and {max(left, 0.0):.3g} s are left of the time limit: raise it, or "
-            "choose another method"
+            f"{what} takes about {seconds:.3g} s, and {max(left, 0.0):.3g} s are left of the time limit: raise it by "
+            f"{_round_up(seconds - left):,} s or more, or choose another method"
         )
+
+
+def _round_up(seconds: float) -> int:
+    """A whole number of seconds of one or two digits that is a tenth more than what is missing, or a little above."""
+    step = 10 ** max(0, math.floor(math.log10(max(seconds, 1.0))) - 1)
+    return math.ceil(1.1 * seconds / step) * step

@@ -35,7 +35,8 @@ class Settings:
     or as a matrix, None for the workload's eigenvectors; ``group_size`` is the size of the groups of
     "eigen-separation" and ``vectors`` how many "principal-vectors" have weights of their own. ``invariants`` are the
     exact tables that the workload was restricted by: they decide who is a neighbour under
-    "replace-within-invariants". ``deadline`` is on :func:`.deadline.now`'s clock, ``limit`` the seconds that it gave.
+    "replace-within-invariants". ``is_enough`` says of a loss whether it is proven so near to the least that nothing
+    better need be looked for. ``deadline`` is on :func:`.deadline.now`'s clock, ``limit`` the seconds that it gave.
     """
 
     noise: NoiseKind
@@ -52,6 +53,7 @@ class Settings:
     design: str | np.ndarray | LinearOperator | None = None
     group_size: int | None = None
     vectors: int | None = None
+    is_enough: Callable[[float], bool] = lambda loss: False
 
     @classmethod
     def of(

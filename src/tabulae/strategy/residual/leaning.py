@@ -123,9 +123,14 @@ class _Point:
 
 
 def leaning(spaces: Spaces, a: Sequence[np.ndarray], settings: Settings) -> Found:
-    """The optimum of every kind of set at cuts a, the largest sets leaning where that lowers the loss."""
+    """The optimum of every kind of set at cuts a, the largest sets leaning where that lowers the loss.
+
+    None lean where the loss is proven low enough without.
+    """
     plain = [(kind.sets, kind, found) for kind, found in zip(spaces.kinds, spaces.optima(a), strict=True)]
     if settings.neighbours != "add-remove" or settings.late:  # pairs of columns are what counts under replace
+        return plain
+    if settings.is_enough(loss_of(plain)):
         return plain
     found = Leanings(spaces, a, settings).searched(plain)
     return plain if found is None or loss_of(found) > (1 - _GAIN) * loss_of(plain) else found

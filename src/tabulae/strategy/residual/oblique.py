@@ -118,7 +118,8 @@ def residual_strategy(workload: Workload, settings: Settings) -> Strategy:
     """The residual planner: the better of one basis an attribute and of a space of its own for each set.
 
     Spaces of their own are tried under Gaussian noise, where tables ask different things of an attribute or are no
-    products; where all tables ask the same of each attribute both are one.
+    products; where all tables ask the same of each attribute both are one. One basis is not looked for where spaces are
+    proven good enough.
 
     Raises :class:`~tabulae.errors.Unsupported` for tables that cross too many sets of attributes, or attributes of
     more distinguishable cells than a basis is searched for.
@@ -139,6 +140,8 @@ def residual_strategy(workload: Workload, settings: Settings) -> Strategy:
     if own is not None and sum(len(table.terms) ** 2 for table in workload.tables) > _TERMS + len(
         workload.tables
     ):
+        return own
+    if own is not None and settings.is_enough(_score(own, workload, settings) ** 2 * workload.queries):
         return own
     try:
         shared = shared_strategy(workload, settings)

@@ -22,7 +22,9 @@ so that a is found by L-BFGS on log L without differentiating any strategy. What
 factor; else the rows or the matrix of the whole set up to ``EXPLICIT`` combinations of cells.
 
 Sets that are alike are solved once. Attributes that the tables treat alike (found by refining colours, as for
-isomorphism of graphs) share one a; two sets are of one kind if the same tables ask the same of the same colours.
+isomorphism of graphs) share one a; two sets are of one kind if the same tables ask the same of the same colours. Where
+so many kinds are left that a search could take a few steps only, all attributes of one size share one a if that is a
+tenth of the work: a restriction, and no symmetry, that makes one kind of sets which differed in the a alone.
 """
 
 from __future__ import annotations
@@ -66,6 +68,7 @@ _MOST = 80  # evaluations of one dual
 _STEPS = 20  # decompositions that one usually takes
 _WORK = 2**36  # multiplications of a search: minutes
 _ITERATIONS, _SETTLED = 30, 2e-6
+_FEW, _WORTH = 10, 0.1  # steps, and the share of the work, at which attributes of one size share one a
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,17 +245,27 @@ class Spaces:
         self._settings = settings
         asks = asks_of(merged)
         self.sets = closure(ask.crossed for ask in asks)
-        self.colours = _colours(asks, self.shape)
-        self.kinds = _kinds(self.sets, asks, self.colours)
+        exact = _colours(asks, self.shape)
+        self._paint(asks, exact)
+        work = self._work
+        if self._iterations < _FEW:
+            self._paint(asks, _sizes(asks, self.shape))
+            if self._work > _WORTH * work:
+                self._paint(asks, exact)
         if len(self.kinds) > _KINDS:
             raise Unsupported(
                 f"{len(self.kinds):,} sets of attributes are asked differently (up to {_KINDS})"
             )
-        self._fixed = _asked_alike(asks, self.colours, self.shape)
-        sizes = dict(zip(self.colours, self.shape, strict=True))
-        self.sizes = [sizes[c] for c in range(len(sizes))]
         self._check_size()
         self._starts: dict[Hashable, np.ndarray] = {}
+
+    def _paint(self, asks: Sequence[Ask], colours: list[int]) -> None:
+        """Let attributes of one colour share one a."""
+        self.colours = colours
+        self.kinds = _kinds(self.sets, asks, colours)
+        self._fixed = _asked_alike(asks, colours)
+        sizes = dict(zip(colours, self.shape, strict=True))
+        self.sizes = [sizes[c] for c in range(len(sizes))]
 
     def _check_size(self) -> None:
         for c, n in enumerate(self.sizes):
@@ -268,7 +281,7 @@ class Spaces:
                     f"{rows:,} rows over {cells:,} combinations of cells are too many for one set"
                 )
 
-    @cached_property
+    @property
     def _orders(self) -> list[float]:
         """The order of each kind's decompositions, as many as it takes to be as much work."""
         orders = []
@@ -282,10 +295,14 @@ class Spaces:
         return orders
 
     @property
+    def _work(self) -> float:
+        """Multiplications of one step."""
+        return _STEPS * sum(order**3 for order in self._orders)
+
+    @property
     def _iterations(self) -> int:
         """Fewer where a step takes long."""
-        work = _STEPS * sum(order**3 for order in self._orders)
-        return int(np.clip(_WORK // max(work, 1.0), 2, _ITERATIONS))
+        return int(np.clip(_WORK // max(self._work, 1.0), 2, _ITERATIONS))
 
     @property
     def differ(self) -> bool:
@@ -636,6 +653,12 @@ def _colours(asks: Sequence[Ask], shape: Sequence[int]) -> list[int]:
         colours = found
 
 
+def _sizes(asks: Sequence[Ask], shape: Sequence[int]) -> list[int]:
+    """A colour for each size, and one more for attributes of that size whose cells are all asked alike."""
+    alike = _asked_alike(asks, range(len(shape)))
+    return _numbered([(n, i in alike) for i, n in enumerate(shape)])
+
+
 def _numbered(labels: Sequence[Hashable]) -> list[int]:
     numbers: dict[Hashable, int] = {}
     return [numbers.setdefault(label, len(numbers)) for label in labels]
@@ -670,7 +693,7 @@ def _kinds(sets: Sequence[Set], asks: Sequence[Ask], colours: Sequence[int]) -> 
     return [SetKind(tuple(members), kind.colours, kind.parts) for members, kind in kinds.values()]
 
 
-def _asked_alike(asks: Sequence[Ask], colours: Sequence[int], shape: Sequence[int]) -> set[int]:
+def _asked_alike(asks: Sequence[Ask], colours: Sequence[int]) -> set[int]:
     """The colours whose cells are exchangeable: their a is equal."""
     alike = dict.fromkeys(colours, True)
     for ask in asks:
