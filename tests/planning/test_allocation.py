@@ -14,7 +14,7 @@ from tests.planning.test_area_shares import BLOCKS, SMALL
 from tests.planning.test_geography_plan import dense_errors
 
 import tabulae as tb
-from tabulae.cli.smallest import shares_toml
+from tabulae.cli.areas import shares_toml
 from tabulae.errors import SpecError
 from tabulae.products.areas.allocation import ErrorSearch, ShareChoice, TotalError
 from tabulae.products.areas.plan import GeographyPlan, plan_geography

@@ -27,7 +27,7 @@ from ..release.changes import PARTS, Changes
 from ..release.progress import Progress
 from ..spec import read_spec
 from . import series as commands_series
-from .kinds import WORDS
+from .kinds import words_of
 from .output import emit, loss_words, new_table, open_console, print_reach, print_table, progress, say
 from .tables import strategy_words
 
@@ -137,11 +137,11 @@ def run(
 
 
 def _summary(release: Release) -> dict[str, Any]:
-    return WORDS[release.spec.kind].summary(release)
+    return words_of(release.spec.kind).summary(release)
 
 
 def _print_summary(release: Release) -> None:
-    WORDS[release.spec.kind].print_summary(open_console(), release, loss_words(release.spec))
+    words_of(release.spec.kind).print_summary(open_console(), release, loss_words(release.spec))
 
 
 def report(folder: Path, json: bool) -> None:
@@ -190,7 +190,7 @@ def _check_release(path: Path, *, json: bool) -> None:
 
 def _check_spec(path: Path, *, json: bool) -> None:
     spec = read_spec(path)
-    words = WORDS[spec.kind]
+    words = words_of(spec.kind)
     if json:
         emit(words.check_document(path, spec))
     else:
@@ -214,7 +214,7 @@ def query(folder: Path, sql: str, areas: list[str], codes: list[str], out: Path 
         return
     quantiles = bool(figure_from_sql(release.domain, "query", sql).quantiles)
     print_answer(rows, release.level, quantiles=quantiles)
-    if note := WORDS[release.spec.kind].query_note(release):
+    if note := words_of(release.spec.kind).query_note(release):
         typer.echo(note)
 
 

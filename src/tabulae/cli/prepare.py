@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.table import Table as RichTable
@@ -18,13 +19,9 @@ from ..products.product import plan as make_plan
 from ..products.tables.plan import check_saved
 from ..release.folder import require_parent, write_bytes
 from ..release.progress import Progress
-from ..sources.declared import DeclaredColumn, declared_columns
-from ..sources.declared import peek as peek_values
-from ..sources.source import RecordSource
 from ..spec import Spec, read_spec
-from ..spec.draft import Draft, draft_of, source_of
 from . import series as commands_series
-from .kinds import WORDS
+from .kinds import words_of
 from .output import (
     emit,
     loss_words,
@@ -35,12 +32,21 @@ from .output import (
     row_bound_document,
 )
 
+if TYPE_CHECKING:
+    from ..sources.declared import DeclaredColumn
+    from ..sources.source import RecordSource
+    from ..spec.draft import Draft
+
 
 def init(records: str, out: Path, peek: bool, table: str | None, json: bool) -> None:
     """Draft a spec for a file of records, a folder of them, or a table of a server."""
     if os.path.lexists(out):
         raise ReleaseError(f"{out} exists: name another file with --out")
     require_parent(out)
+    from ..sources.declared import declared_columns  # reads SQL, which takes long to load
+    from ..sources.declared import peek as peek_values
+    from ..spec.draft import draft_of, source_of
+
     source = source_of(records, table)
     columns = declared_columns(source)
     if peek:
@@ -110,7 +116,7 @@ def plan(
     with progress() as say:
         _check_outputs(save, page)
         spec = read_spec(spec_path)
-        words = WORDS[spec.kind]
+        words = words_of(spec.kind)
         if save is not None:
             _check_saved_plans(words.FOLLOWS_FROM, save)
         if tolerance is not None:

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from ...domain import Invariants, Workload, describe_row_space
-from ...domain.figure_sql import figure_from_sql
 from ...errors import InvalidArgument, NotEstimable, Problem, SpecError, Unsupported
 from ...estimation import Estimate, estimate
 from ...estimation._estimate import NonNegative
@@ -265,6 +264,8 @@ class TablesProduct:
     def query(self, release: Release, sql: str, areas: Sequence[str], codes: Sequence[str]) -> pa.Table:
         refuse_areas(release, areas, codes)
         f.require_sources(release.path)
+        from ...domain.figure_sql import figure_from_sql  # what reads SQL takes long to load
+
         figure = figure_from_sql(release.domain, "query", sql)
         try:
             estimated = self._answering(release)
