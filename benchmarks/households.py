@@ -1,13 +1,9 @@
-"""PHSafe's tables by one strategy: the budget that meets its errors, and a state of a million persons.
+"""PHSafe's tables by one strategy: a state of a million persons, and what a promise to one person costs.
 
     python -m benchmarks.households SCRATCH
 
 writes households.csv in benchmarks/results:
 
-``budget``  under add-remove of one household: the rho at which one strategy for all of a state's cells of
-            PH1, PH2, PH4, PH5, PH7 and PH8 has at most PHSafe's standard error, in the mean square of each table;
-            PHSafe's own rho for these, which promises this to a person and not to a household; ``proven``, below which
-            no strategy does
 ``persons`` the standard errors at rho 1/2 of ages by sex (200 cells), of persons by age group and tenure, and of
             households by tenure and whether a child lives there, of at most ten persons each: under add-remove of a
             household, and where one person comes or goes
@@ -41,9 +37,6 @@ EXAMPLE = ROOT / "examples/phsafe.toml"
 RESULTS = ROOT / "benchmarks/results/households.csv"
 COLUMNS = (
     "what",
-    "phsafe",
-    "ours",
-    "proven",
     "ages",
     "tenures",
     "households",
@@ -95,17 +88,6 @@ def phsafe_rho() -> float:
     persons_by_race = persons["race"] + TWO_PASSED * persons["other"]
     units_by_race = units["race"] + TWO_PASSED * units["other"]
     return 3 * persons_by_race + persons["other"] + 3 * units_by_race
-
-
-def budget() -> dict[str, Any]:
-    """The smallest budget."""
-    found = tb.plan(targeted()).smallest
-    assert isinstance(found.loss, tb.ZCDP)
-    assert isinstance(found.lower, tb.ZCDP)
-    return {
-        "what": "budget", "phsafe": f"{phsafe_rho():.4f}", "ours": f"{float(found.loss.rho):.4g}",
-        "proven": f"{float(found.lower.rho):.4g}", "command": COMMAND,
-    }  # fmt: skip
 
 
 def persons() -> list[dict[str, Any]]:
@@ -189,7 +171,7 @@ def main() -> None:
     given = parser.parse_args()
     given.scratch.mkdir(parents=True, exist_ok=True)
     done = run(given.scratch)
-    record(RESULTS, COLUMNS, [done, budget(), *persons()], force=True)
+    record(RESULTS, COLUMNS, [done, *persons()], force=True)
 
 
 if __name__ == "__main__":

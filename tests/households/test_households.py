@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 from tests.audit.specs import fails
+from tests.households.setting import largest_change, written
 
 import tabulae as tb
 from tabulae._run import check_release
@@ -100,6 +101,9 @@ CHILD = tb.Attribute("child", ("no", "yes"), of_unit=True, from_records=True)
 MADE = tb.Domain({"age": 2, "tenure": TENURE, "child": CHILD, "records": SEATS})
 
 
+PEOPLE = [persons for n in range(K + 1) for persons in itertools.product(range(2), repeat=n)]
+
+
 def made_seats(tenure: int, child: int, persons: tuple[int, ...]) -> np.ndarray:
     """The cells of a household's seats: the first K persons are counted, and the rest of its seats are empty."""
     x = np.zeros(MADE.shape, dtype=np.int64)
@@ -125,19 +129,6 @@ def changes(neighbours: str) -> np.ndarray:
 
 
 CHANGES = {neighbours: changes(neighbours) for neighbours in ("record-free", "record-derived")}
-
-
-def largest_change(strategy: tb.Strategy, moved: np.ndarray) -> Fraction:
-    """The largest of some changes of the answers, in fractions, to the power of the noise's norm."""
-    power, largest = strategy.norm, Fraction(0)
-    answers = [np.abs(block.query @ moved.T).astype(object) ** power for block in strategy.blocks]
-    for i in range(len(moved)):
-        each = (
-            Fraction(int(a[:, i].sum()), 2 ** (power * block.exponent)) / block.scale
-            for a, block in zip(answers, strategy.blocks, strict=True)
-        )
-        largest = max(largest, sum(each, Fraction(0)))
-    return largest
 
 
 def made_table(name: str, names: tuple[str, ...], weight: int, *, of_units: bool) -> tb.Table:
@@ -170,6 +161,29 @@ def test_no_person_moves_the_answers_by_more_than_is_declared(
     assert largest_change(strategy, CHANGES[neighbours]) <= declared
     whole = strategy.sensitivity("replace").power * K**strategy.norm
     assert declared <= max(whole, strategy.sensitivity("add-remove").power * K**strategy.norm)
+
+
+@pytest.mark.parametrize("neighbours", ["replace", *sorted(CHANGES)])
+def test_strategies_for_targets_are_charged_for_all_that_neighbours_change(neighbours: str) -> None:
+    """Of tables that leave renting households out, so that one search meets the targets for pairs of cells, too."""
+    tables = [
+        made_table("owners", ("age", "tenure"), 1, of_units=False),
+        made_table("children", ("child", "tenure"), 1, of_units=True),
+    ]
+    own = tb.Dense([[1, 0]])
+    tables = [
+        tb.Table(t.name, {n: own if n == "tenure" else f for n, f in t.terms[0].factors.items()})
+        for t in tables
+    ]
+    workload, targets = tb.Workload(MADE, tables), tb.Targets(rmse={"owners": 4, "children": 1})
+    strategy = tb.select(workload, method="opt0", objective=targets, neighbours=neighbours)
+    units = np.array([made_seats(*own, p) for *own, p in itertools.product(range(2), range(2), PEOPLE)])
+    exchanged = np.unique((units[:, None] - units[None]).reshape(-1, units.shape[1]), axis=0)
+    moved = exchanged if neighbours == "replace" else CHANGES[neighbours]
+    declared = strategy.sensitivity(neighbours).power * K**strategy.norm
+    assert 0 < largest_change(strategy, moved) <= declared
+    if neighbours == "replace":
+        assert declared <= largest_change(strategy, moved) * (1 + Fraction(1, 10**4))
 
 
 @pytest.mark.parametrize(
@@ -307,10 +321,7 @@ def crowd(most: int, households: int = 300) -> pa.Table:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("households")
-    parquet.write_table(crowd(4), where / "people.parquet")
-    (where / "spec.toml").write_text(WHOLE)
-    tb.Ledger.create(where / "ledger.db", tb.ZCDP(10**8), neighbours="add-remove", unit="household")
-    return where
+    return written(where, crowd(4), WHOLE).parent
 
 
 @pytest.fixture(scope="module")
@@ -490,12 +501,9 @@ def test_units_in_a_file_of_their_own(tmp_path: Path) -> None:
         "e2": "own",
     }
     listed = pa.table({"hh": list(rows), "TEN": list(rows.values())})
-    parquet.write_table(table.drop_columns(["TEN"]), tmp_path / "people.parquet")
     parquet.write_table(listed, tmp_path / "units.parquet")
     text = _with('unit_id = "hh"', 'unit_id = "hh"\nunits = { path = "units.parquet" }')
-    (tmp_path / "spec.toml").write_text(text)
-    tb.Ledger.create(tmp_path / "ledger.db", tb.ZCDP(10**8), neighbours="add-remove", unit="household")
-    release = tb.run(tmp_path / "spec.toml", tmp_path / "release")
+    release = tb.run(written(tmp_path, table.drop_columns(["TEN"]), text), tmp_path / "release")
     counts = release.tables["heads_count"]["estimate"].to_numpy()
     own = sum(tenure == "own" for tenure in rows.values())
     assert round(counts.sum()) == len(rows)

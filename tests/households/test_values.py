@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyarrow import parquet
 from tests.audit.specs import fails
+from tests.households.setting import largest_change, written
 
 import tabulae as tb
 from tabulae._run import check_release
@@ -78,15 +78,6 @@ def one_person(neighbours: str) -> np.ndarray:
 CHANGES = {each: one_person(each) for each in ("record-free", "record-derived")}
 CHANGES["add-remove"] = EVERY
 CHANGES["replace"] = np.unique((EVERY[:, None] - EVERY[None]).reshape(-1, EVERY.shape[1]), axis=0)
-
-
-def largest_change(strategy: tb.Strategy, moved: np.ndarray) -> Fraction:
-    """The largest of some changes of the answers, in fractions, to the power of the noise's norm."""
-    power = strategy.norm
-    answers = [np.abs(block.query @ moved.T).astype(object) ** power for block in strategy.blocks]
-    weights = [Fraction(1, 2 ** (power * b.exponent)) / b.scale for b in strategy.blocks]
-    sums = [a.sum(axis=0) for a in answers]
-    return max(sum(w * int(s[i]) for w, s in zip(weights, sums, strict=True)) for i in range(len(moved)))
 
 
 @st.composite
@@ -213,10 +204,7 @@ BY_HAND = {
 
 def test_values_of_both_universes_are_those_of_sql(tmp_path: Path) -> None:
     """With so large a budget that noise is little, and no household of more persons than are counted."""
-    parquet.write_table(crowd(), tmp_path / "people.parquet")
-    (tmp_path / "spec.toml").write_text(SPEC)
-    tb.Ledger.create(tmp_path / "ledger.db", tb.ZCDP(10**8), neighbours="add-remove", unit="household")
-    release = tb.run(tmp_path / "spec.toml", tmp_path / "release")
+    release = tb.run(written(tmp_path, crowd(), SPEC), tmp_path / "release")
     assert check_release(release) == []
     found = {**release.tables, **release.derived}
     with duckdb.connect() as connection:

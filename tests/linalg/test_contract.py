@@ -121,6 +121,10 @@ BUILDERS: dict[str, Callable[[], LinearOperator]] = {
         [Partition([0, 1, 0]), Stack([Total(2), Identity(2)]), Permuted(AllRange(3), [2, 0, 1])]
     ),
     "product": lambda: MatrixProduct(Total(4), Prefix(4)),
+    "product of columns that repeat": lambda: MatrixProduct(
+        Dense(INTEGERS[:3, :2]),
+        Sparse(scipy.sparse.csr_array([[1, 0, 1, 1, 0, 0, 0], [2, 0, 2, 0, 0, 1, 0]])),
+    ),
     "product of fractions": lambda: MatrixProduct(Dense(FRACTIONS), Dense(INTEGERS[:3])),
     "sum": lambda: Sum([(1, Identity(4)), (Fraction(-1, 2), Prefix(4))]),
     "sum of integers": lambda: Sum([(1, Total(4)), (-2, Total(4)), (3, Dense([[1, 2, 3, 4]]))]),

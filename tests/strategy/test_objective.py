@@ -191,23 +191,23 @@ def test_a_definition_must_fit_the_noise() -> None:
         tb.smallest_budget(strategy, wl, targets, definition="approx")
 
 
-@pytest.mark.parametrize("method", ["opt0", "hdmm"])
+@pytest.mark.parametrize(("method", "single"), [("kron", "kron"), ("hdmm", "opt0")])
 def test_a_method_that_refuses_later_weights_ends_no_search(
-    method: str, monkeypatch: pytest.MonkeyPatch
+    method: str, single: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served, opt0 = [], SINGLE["opt0"]
+    served, registered = [], SINGLE[single]
 
     def flags(workload: tb.Workload, settings: Settings) -> tb.Strategy:
         served.append(workload)
         if len(served) > 1:
             raise Unsupported("weights that are too far apart")
-        return opt0(workload, settings)
+        return registered(workload, settings)
 
-    monkeypatch.setitem(SINGLE, "opt0", replace(opt0, choose=flags))
+    monkeypatch.setitem(SINGLE, single, replace(registered, choose=flags))
     wl = WORKLOADS["union"]
     targets = tb.Targets(rmse={table.name: 1 + i for i, table in enumerate(wl.tables)})
     chosen = tb.select(wl, method=method, objective=targets)
     assert len(served) > 1
-    assert chosen.method == "opt0" or method == "hdmm"
+    assert chosen.method == single or method == "hdmm"
     budget = tb.smallest_budget(chosen, wl, targets)
     assert budget.amount <= tb.smallest_budget(tb.select(wl, method="identity"), wl, targets).amount  # type: ignore[union-attr]

@@ -41,6 +41,7 @@ from .arrays import (
     largest_abs_sum,
     power_sums,
     renumber,
+    representatives,
     scaled_norms,
     small_matmul,
     upper_bound,
@@ -52,6 +53,7 @@ _UNIT_ENTRIES = 2**24  # of the unit vectors that pick columns, at once
 _SCAN_LIMIT = 2**32  # entries that a default may visit a slice at a time
 DENSE_CELLS = 4096  # columns (or rows) up to which a dense inverse is formed
 _DENSE_ENTRIES = 2**25  # 256 MiB
+_WRITTEN = 2**26  # entries of distinct columns that are written out
 _SAFE = 1e-8  # reciprocal condition above which a triangular factor is inverted as it is
 _TOLERANCE = 1e-13
 _LEAST_STEPS, _STEPS_PER_CELL = 1000, 4  # of the iteration, before it is given up
@@ -1167,7 +1169,24 @@ class MatrixProduct(AxisOperator):
     def column_norms(self, p: int) -> np.ndarray:
         check_power(p)
         known = self.right.column_norms_after(self.left, p)
-        return super().column_norms(p) if known is None else known
+        if known is not None:
+            return known
+        if (labels := self._few_classes()) is None:
+            return super().column_norms(p)
+        return power_sums(self.columns(representatives(labels)), p)[labels]
+
+    def column_classes(self) -> np.ndarray:
+        if (labels := self._few_classes()) is None:
+            return super().column_classes()
+        return renumber(classes_of_rows(self.columns(representatives(labels)).T)[labels])
+
+    def _few_classes(self) -> np.ndarray | None:
+        """The classes of the right matrix's columns, where few are to be multiplied; equal columns stay equal."""
+        if not isinstance(self.right, Sparse):
+            return None
+        labels = self.right.column_classes()
+        few = int(labels.max(initial=0)) < labels.size // 2 and labels.max() * self.shape[0] <= _WRITTEN
+        return labels if few else None
 
     def __repr__(self) -> str:
         return f"Product({self.left!r}, {self.right!r})"

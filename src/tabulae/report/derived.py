@@ -111,7 +111,7 @@ def _group(derived: Derived) -> str:
 
 
 def _stepped(release: Release, derived: Derived, rows: Sequence[DerivedRow]) -> list[DerivedRow]:
-    """The rows of a quantile with the steps of all quantiles of the same attribute in the same groups."""
+    """The rows of a quantile with the steps of all quantiles of the same attribute in the same groups, if several."""
     of, headings = derived.figure.quantiles[0].attribute, derived.figure.headings
     alike = {
         share: release.derived[each.name]
@@ -123,7 +123,7 @@ def _stepped(release: Release, derived: Derived, rows: Sequence[DerivedRow]) -> 
     shares = sorted(alike)
     every = np.array([[alike[s][n].to_numpy() for n in _ENDS] for s in shares], dtype=float)
     every = every[:, :, : len(rows)]
-    if not np.isfinite(every).any():
+    if len(shares) == 1 or not np.isfinite(every).any():
         return list(rows)
     scale, own = (
         (float(np.nanmin(every)), float(np.nanmax(every))),

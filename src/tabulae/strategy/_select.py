@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
 import pkgutil
@@ -22,6 +23,7 @@ from .block import short_scale
 from .bounds.lower import Attempt, unit_bounds
 from .deadline import now
 from .gram import threads_for
+from .hdmm.row_targets import RowTargets
 from .information.routes import check_least_squares
 from .methods import FAMILIES, MEASURED, SINGLE, Settings, check_options, fitting
 from .objective import Minimax, Objective, Targets, minimax, relative_workload
@@ -40,6 +42,7 @@ METHODS: tuple[str, ...] = (*sorted(SINGLE), *FAMILIES)
 _OPTIMAL = 1e-5  # relative gap of the squared error at which a strategy counts as the best possible
 _FINER = 1e-3  # a tolerance to suggest
 _AT_ONCE = 0.5  # seconds of a bound that may spare a method half of its search
+_FIRST_SHARE = 0.25  # of the time left, after which all targets are met by one search
 _RATIOS, _SHARP = (-12.0, 12.0), 0.05  # logarithms of ratios of scales; the error is flat about the best
 _SETTLED = 1e-4  # the same for the strategy that was chosen without the invariants, which takes long to score
 
@@ -281,7 +284,7 @@ def _select_of_records(
     Each is chosen for whole units or whole records, which takes no account of what else a record moves; the scales
     between the parts do.
     """
-    neighbours, domain = settings.neighbours, workload.domain
+    neighbours = settings.neighbours
     units = replace(settings, neighbours=_unrestricted(neighbours))
     aimed = relative_workload(workload) if relative else workload
 
@@ -290,21 +293,44 @@ def _select_of_records(
             return unit_rmse(strategy, aimed, neighbours) ** 2
         return Minimax(aimed, objective).judge(strategy, neighbours).value
 
-    def chosen(part: Workload) -> Strategy:
+    def chosen(part: Workload, given: Settings = units) -> Strategy:
         asked = relative_workload(part) if relative else part
-        return _select(asked, method, _of_part(objective, part), units)
+        return _select(asked, method, _of_part(objective, part), given)
 
-    found = [chosen(workload)]
+    if (
+        isinstance(objective, Targets) and settings.noise == "gaussian"
+    ):  # pairs of units hold what a record changes
+        exchanged = replace(_sooner(units, 1 / 2), neighbours="replace")
+        found = [chosen(workload, exchanged), chosen(workload, _sooner(units, 1 / 2))]
+    else:
+        found = [chosen(workload)]
     alone, others = of_records_alone(workload, neighbours)
     if alone is not None and settings.groups is None and not settings.late:
-        one = chosen(alone)
-        blocks = tuple(part for block in one.blocks for part in seated(block, domain))
-        parts = [Strategy(domain, blocks, one.noise, one.method)]
-        if others is not None:
-            parts.append(chosen(others))
-        found.append(_joined(parts, value))
+        with contextlib.suppress(Unsupported):  # of blocks too unlike each other to be charged together
+            found.append(_apart(workload, alone, others, chosen, value))
     best = min(found, key=value)
     return replace(best, certificate=None, lower=None)
+
+
+def _apart(
+    workload: Workload,
+    alone: Workload,
+    others: Workload | None,
+    chosen: Callable[[Workload], Strategy],
+    value: Callable[[Strategy], float],
+) -> Strategy:
+    """A strategy for the tables of records alone, and one for all others, measured together."""
+    one = chosen(alone)
+    blocks = tuple(part for block in one.blocks for part in seated(block, workload.domain))
+    parts = [Strategy(workload.domain, blocks, one.noise, one.method)]
+    if others is not None:
+        parts.append(chosen(others))
+    return _joined(parts, value)
+
+
+def _sooner(settings: Settings, share: float) -> Settings:
+    """The same with a share of the time that is left."""
+    return replace(settings, deadline=now() + share * max(settings.deadline - now(), 0.0))
 
 
 def _of_part(objective: Objective, part: Workload) -> Objective:
@@ -352,26 +378,60 @@ def _select_minimax(
 ) -> Strategy:
     """Try every method on the first weights, then let the best of them settle the weights."""
     assert objective != "total"
+    at_once = _row_targets(names, workload, objective, settings)
+    if at_once is not None and names == ("opt0",):
+        return _met(at_once, workload, objective, settings)
     first: list[tuple[str, ...]] = [names]
+    given = settings if at_once is None else _sooner(settings, _FIRST_SHARE)
 
     def choose(weighted: Workload) -> Strategy:
         try:
-            best, _ = _best_of(first[0], weighted, settings)
+            best, _ = _best_of(first[0], weighted, given)
         except Unsupported:
             if first[0] == names:
                 raise
-            best, _ = _best_of(names, weighted, settings)  # what served the last weights cannot serve these
+            best, _ = _best_of(names, weighted, given)  # what served the last weights cannot serve these
         first[0] = (best.method,)
         return best
 
     def bound(strategy: Strategy, weighted: Workload) -> float | None:
-        proof = _Proof((strategy.method,), weighted, settings)
+        proof = _Proof((strategy.method,), weighted, given)
         proof.learn(strategy)
         proof.reaches(math.inf, 0.0)
         return proof.lower or None
 
-    best, value, lower = minimax(workload, objective, choose, bound, settings)
-    return replace(best, certificate=None if lower is None else max(0.0, value / lower - 1.0))
+    best, value, lower = minimax(workload, objective, choose, bound, given)
+    best = replace(best, certificate=None if lower is None else max(0.0, value / lower - 1.0))
+    if at_once is None or (lower is not None and value <= lower * (1 + settings.enough)):
+        return best
+    met = _met(at_once, workload, objective, settings)
+    if Minimax(workload, objective).judge(met, settings.neighbours).value >= value:
+        return best
+    return replace(met, candidates=(*best.candidates, *met.candidates))
+
+
+def _row_targets(
+    names: tuple[str, ...], workload: Workload, objective: Objective, settings: Settings
+) -> RowTargets | None:
+    """The targets of all tables, where one search meets them and a strategy without structure is among the methods."""
+    assert objective != "total"
+    if "opt0" not in names or settings.noise != "gaussian" or settings.invariants:
+        return None
+    scaled = Minimax(workload, objective).in_total()
+    try:
+        return None if scaled is None else RowTargets.of(scaled, settings)
+    except Unsupported:
+        return None
+
+
+def _met(at_once: RowTargets, workload: Workload, objective: Objective, settings: Settings) -> Strategy:
+    """The strategy that meets all targets by one search, with its certificate."""
+    assert objective != "total"
+    started = now()
+    strategy, lower = at_once.strategy(settings)
+    value = Minimax(workload, objective).judge(strategy, settings.neighbours).value
+    tried = Candidate("opt0", unit_rmse(strategy, workload, settings.neighbours), now() - started)
+    return replace(strategy, certificate=max(0.0, value / lower - 1.0), candidates=(tried,))
 
 
 def _best_of(

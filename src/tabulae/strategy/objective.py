@@ -187,6 +187,12 @@ class Minimax:
         ]
         return Workload(self.workload.domain, tables)
 
+    def in_total(self) -> Workload | None:
+        """The workload of which each table's total squared error is its ratio; None unless that is all that counts."""
+        if any(part.largest or part.share is not None for part in self.parts):
+            return None
+        return Workload(self.workload.domain, [self._weighted(part, 1.0, {}) for part in self.parts])
+
     def _weighted(self, part: WeightedQueries, share: float, rows: dict[str, np.ndarray]) -> Table:
         counts = part.table.row_counts(self.workload.domain)
         spread = math.prod(count for name, count in counts.items() if name not in rows)

@@ -80,8 +80,9 @@ def of_one_record(blocks: Weighted, p: int, domain: Domain, neighbours: str) -> 
     for op, weight in flat:
         (moved if _sees(op, seen, domain) else still).append((op, weight))
     own = frozenset(axis for axis, each in enumerate(domain.attributes) if each.of_unit)
-    apart = _apart(still, p, domain, own) + most * _apart(moved, p, domain, own - seen)
-    within = min(apart, most * _apart(flat, p, domain, own - seen))
+    within = most * _apart(flat, p, domain, own - seen)
+    if still:
+        within = min(within, _apart(still, p, domain, own) + most * _apart(moved, p, domain, own - seen))
     coming = [(op, weight * (most if _sees_empty(op, domain) else 1)) for op, weight in flat]
     comes = weighted_sensitivity(coming, p, "add-remove").power
     return Sensitivity(max(within, comes) / most, p, is_exact=False)

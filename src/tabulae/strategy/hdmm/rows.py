@@ -94,21 +94,38 @@ def independent_rows(workload: Workload) -> RowPieces:
 
     Raises :class:`~tabulae.errors.Unsupported` where their rows are too many, or not made of integers.
     """
-    tables = [
-        [(int(t.coefficient), t.over(workload.domain)) for t in table.terms] for table in workload.tables
-    ]
-    if not all(factor.integer for terms in tables for _, factors in terms for factor in factors):
-        raise Unsupported("a table asks for real-valued combinations of counts")
     classes = _classes(workload)
     if math.prod(part.shape[0] for part in classes) > _MOST_CELLS:
         raise Unsupported(f"cells are told apart in more than {_MOST_CELLS:,} ways")
-    sides = [_Sides(table, terms, classes) for table, terms in zip(workload.tables, tables, strict=True)]
+    sides = _sides(workload, classes)
     choices = [[None, *np.flatnonzero(part.sizes > 1).tolist()] for part in classes]
     pieces = []
     for within in itertools.product(*choices):
         piece = _piece([s for s in sides if s.weight(within) > 0], classes, within)
         pieces.extend(piece)
     return RowPieces(classes, tuple(pieces))
+
+
+def rows_by_table(workload: Workload) -> tuple[Any, list[tuple[np.ndarray, np.ndarray]]]:
+    """The distinct rows of a merged workload over its cells, integers; for each table the places of its own, and its N.
+
+    Raises :class:`~tabulae.errors.Unsupported` as :func:`independent_rows`.
+    """
+    shape = workload.domain.shape
+    if math.prod(shape) > _MOST_CELLS:
+        raise Unsupported(f"cells are told apart in more than {_MOST_CELLS:,} ways")
+    sides, whole = _sides(workload, [Partition(np.arange(n), n) for n in shape]), (None,) * len(shape)
+    rows, placed = _distinct_rows(sides, whole)
+    return rows, [(place, side.gram(whole)) for place, side in zip(placed, sides, strict=True)]
+
+
+def _sides(workload: Workload, classes: Sequence[Partition]) -> list[_Sides]:
+    tables = [
+        [(int(t.coefficient), t.over(workload.domain)) for t in table.terms] for table in workload.tables
+    ]
+    if not all(factor.integer for terms in tables for _, factors in terms for factor in factors):
+        raise Unsupported("a table asks for real-valued combinations of counts")
+    return [_Sides(table, terms, classes) for table, terms in zip(workload.tables, tables, strict=True)]
 
 
 def _classes(workload: Workload) -> tuple[Partition, ...]:
@@ -202,6 +219,18 @@ def _piece(
     sides: Sequence[_Sides], classes: Sequence[Partition], within: tuple[int | None, ...]
 ) -> Iterator[RowPiece]:
     """The distinct rows of all tables; nothing where there is none."""
+    if not any(side.count(within) for side in sides):
+        return
+    rows, placed = _distinct_rows(sides, within)
+    gram = np.zeros((rows.shape[0], rows.shape[0]))
+    for side, place in zip(sides, placed, strict=True):
+        np.add.at(gram, (place[:, None], place), side.gram(within))
+    copies = math.prod(int(p.sizes[c]) - 1 for p, c in zip(classes, within, strict=True) if c is not None)
+    yield RowPiece(within, copies, rows, gram)
+
+
+def _distinct_rows(sides: Sequence[_Sides], within: Sequence[int | None]) -> tuple[Any, list[np.ndarray]]:
+    """The distinct rows of all tables (a csr_array), and the places of each table's."""
     count, entries = sum(s.count(within) for s in sides), sum(s.entries(within) for s in sides)
     if count > 2 * MOST_ROWS or entries > _MOST_ENTRIES:  # repeated rows included
         raise Unsupported(f"its {count:,} rows are too many (up to {MOST_ROWS:,})")
@@ -219,13 +248,7 @@ def _piece(
         placed.append(np.array(place, dtype=np.int64))
     if len(numbers) > MOST_ROWS:
         raise Unsupported(f"its {len(numbers):,} distinct rows are too many (up to {MOST_ROWS:,})")
-    if not numbers:
-        return
-    gram = np.zeros((len(numbers), len(numbers)))
-    for side, place in zip(sides, placed, strict=True):
-        np.add.at(gram, (place[:, None], place), side.gram(within))
-    copies = math.prod(int(p.sizes[c]) - 1 for p, c in zip(classes, within, strict=True) if c is not None)
-    yield RowPiece(within, copies, sp.csr_array(sp.vstack(kept, format="csr")), gram)
+    return sp.csr_array(sp.vstack(kept, format="csr")), placed
 
 
 def _kron(matrices: Sequence[np.ndarray]) -> Any:
