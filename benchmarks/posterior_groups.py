@@ -92,7 +92,11 @@ def _scored(scores: list[tuple]) -> list[float]:
 
     errors = [np.abs(column("estimate", of) - true) for of in (1, 2)]
     few = true < 10
-    told = [true.size, *(each.mean() for each in errors), *(each[few].mean() for each in errors)]
+    told = [
+        true.size,
+        *(each.mean() for each in errors),
+        *(each[few].mean() if few.any() else np.nan for each in errors),
+    ]
     for kind, of in (("credible", 1), ("ci", 2)):
         low, high = column(f"{kind}_low", of), column(f"{kind}_high", of)
         told += [100 * ((low <= true) & (true <= high)).mean(), (high - low).mean()]
