@@ -22,7 +22,7 @@ from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints
 from tabulae.products.areas.count import SpineCounts
 from tabulae.products.areas.layout import CellLayout, Supports
 from tabulae.products.areas.measure import measure_supported
-from tabulae.products.areas.plan import largest_sparse_total, most_asked
+from tabulae.products.areas.needs import largest_sparse_total, most_asked
 from tabulae.products.areas.sparse.cells import CountedCells, HeldMargin, Pass, SparseCounts
 from tabulae.products.areas.sparse.descend import Asked, SupportedCounts
 from tabulae.products.areas.sparse.divide import answers_of, least_squares, runs_of

@@ -33,6 +33,7 @@ KINDS = {
     "crowded": {"limited": True, "people": 60.0},
     "empty": {"limited": True, "people": 0.2},
     "root": {"limited": True, "root": True},
+    "large root": {"limited": True, "root": True, "people": 500.0},
 }
 pytest.importorskip("piqp", reason="the oracle of these tests is PIQP, of the extra [dev]")
 
@@ -198,6 +199,23 @@ def test_alone_in_a_group_of_exact_counts():
     )
     assert not (fixed.exact == FREE).any()
     np.testing.assert_allclose(solve(fixed).x, hidden, atol=1e-6)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_large_root_is_solved_without_steps(held):
+    """What zero does not limit has one least under its exact sums; where a limit does, steps are taken."""
+    division, _ = random_division(np.random.default_rng(3), 1, 4, (2, 3), root=True, limited=False)
+    people = np.random.default_rng(4).uniform(20, 60, division.linear.shape) * division.allowed[:, :, None]
+    rotated = division.algebra.apply(division.precision[division.which], division.algebra.rotate(people))
+    exact = np.full_like(division.exact, FREE)
+    if held:
+        exact[0, 0] = people[0, division.group[0][division.part] == 0].sum() + 9
+    large = replace(division, linear=division.algebra.unrotate(rotated), exact=exact)
+    found = solve(large)
+    assert (found.solver, found.iterations) == ("direct", 0)
+    check(large, oracle(large))
+    limited = replace(large, exact=np.full_like(exact, FREE), upper=np.full_like(large.upper, 15))
+    assert solve(limited).solver == "admm"
 
 
 def test_the_order_of_attributes_does_not_matter():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,9 @@ from ..products.areas.spec.section import Geography, geography_of
 from ..products.areas.tables import earlier_of
 from ..products.smallest import BestShares, Smallest
 from ..release import Release
-from ..sources.memory import size_words
 from ..spec import Spec
 from ..spec.promise import SPARSE
-from .output import new_table, number, print_table, promise_document, say, summary_head
+from .output import needs_words, new_table, number, print_table, promise_document, say, summary_head
 from .smallest import print_smallest
 
 FOLLOWS_FROM = "geography"
@@ -65,7 +63,6 @@ def plan_document(made: GeographyPlan) -> dict[str, Any]:
         "level": made.level,
         "tables": [vars(row) for row in made.table_errors],
         "distances": [vars(row) for row in made.distances],
-        "needs": asdict(made.needs),
         "smallest": None if made.smallest is None else made.smallest.document(),
         "found_shares": None if made.found_shares is None else _found_document(made, made.found_shares),
     }
@@ -192,11 +189,7 @@ def _noted(made: GeographyPlan) -> Iterator[str]:
     names = geography.layout.domain.names
     yield f"Cells     {geography.layout.cell.size:,} in each at most, by {', '.join(names)}"
     yield f"Estimate  {geography.estimate}, from discrete {made.spec.method.noise.capitalize()} noise"
-    needs = made.needs
-    parts = (f"{what} {size_words(getattr(needs, what))}" for what in ("measurements", "work", "tables"))
-    beside = f"; and {size_words(needs.million)} for each million records" if needs.million else ""
-    yield f"Disk      at most about {size_words(needs.disk)}: {', '.join(parts)}{beside}"
-    yield f"Memory    about {size_words(needs.memory)} and, with --memory SIZE, the rest of it for counting"
+    yield from needs_words(made.needs)
 
 
 def _levels_table(made: GeographyPlan) -> RichTable:

@@ -15,7 +15,7 @@ from ..interop import safetab
 from ..interop.safetab import Inputs, StabilityRule
 from ..privacy import exact, rounded_up
 from ..release.progress import Progress
-from .output import emit, open_console, print_table, progress
+from .output import emit, needs_words, open_console, print_table, progress
 
 _WIDTH = 140
 _TWO_STAGES = (
@@ -35,11 +35,22 @@ def check(params: Path, data: Path, stability: str, delta: str, *, households: b
         _ = inputs.epsilon
     if json:
         document = safetab.promise_document(inputs)
-        emit({"params": str(params), "data": str(data), **document, "warnings": _warnings(inputs)})
+        needs = asdict(inputs.plan.needs)
+        emit(
+            {
+                "params": str(params),
+                "data": str(data),
+                **document,
+                "needs": needs,
+                "warnings": _warnings(inputs),
+            }
+        )
         return
     _warn(inputs)
     typer.echo(f"{params} and {data}: no mistakes")
     _print_promise(inputs)
+    for line in needs_words(inputs.plan.needs):
+        typer.echo(line)
     _print_levels(inputs)
 
 

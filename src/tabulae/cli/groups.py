@@ -15,7 +15,7 @@ from ..products.groups.plan import DetailedPlan, GroupTableError, SizeRow, detai
 from ..products.groups.publish import rung_name
 from ..release import Release
 from ..spec import Spec
-from .output import delta_words, new_table, print_table, promise_document, say, summary_head
+from .output import delta_words, needs_words, new_table, print_table, promise_document, say, summary_head
 from .smallest import print_smallest
 
 _NEARLY_NONE = 0.0005
@@ -103,6 +103,7 @@ def _epsilon_words(made: DetailedPlan) -> Iterator[str]:
 def _noted(made: DetailedPlan) -> Iterator[str]:
     places = sum(level.places for level in made.adaptive.levels)
     yield f"Groups    {places:,} counts of groups in regions, in {len(made.adaptive.levels)} levels"
+    yield from needs_words(made.needs)
     if (counts := detailed_of(made.spec).counts) is not None:
         yield f"Tables    chosen by {counts.name}, public counts (SHA-256 {counts.sha256}), at no cost"
 

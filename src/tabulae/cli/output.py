@@ -20,13 +20,15 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ..privacy import WITHIN, PrivacyLoss, change_words, rounded_up
-from ..products.product import row_bound_costs
+from ..products.product import ResourceEstimate, row_bound_costs
 from ..release import Release
 from ..release.progress import Progress, Say, quiet
+from ..sources.memory import size_words
 from ..spec import Spec
 
 _NARROW = 100
 _LEAST_WORDS = 16  # characters that a column of words may shrink to
+_SAID = 5_000  # bytes: smaller parts are left out
 
 
 @contextmanager
@@ -230,6 +232,17 @@ def row_bound_document(spec: Spec) -> list[dict[str, Any]]:
         }
         for each in row_bound_costs(spec)
     ]
+
+
+def needs_words(needs: ResourceEstimate) -> Iterator[str]:
+    """What a run takes of a machine, in lines."""
+    rest, more = (f"{n:.1f} s" if n < 10 else duration(n) for n in (needs.seconds, needs.seconds_of_million))
+    yield f"Time      about as long as this plan, then {rest} of one core, and {more} for each million records"
+    kept = {"measurements": needs.measurements, "work": needs.work, "tables and pages": needs.tables}
+    parts = (f"{what} {size_words(size)}" for what, size in kept.items() if size >= _SAID)
+    beside = f"; and at most {size_words(needs.million)} for each million records" if needs.million else ""
+    yield f"Disk      about {size_words(needs.disk)}: {', '.join(parts)}{beside}"
+    yield f"Memory    about {size_words(needs.memory)} and, with --memory SIZE, the rest of it for counting"
 
 
 def print_row_bounds(console: Console, spec: Spec) -> None:

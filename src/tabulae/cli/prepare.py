@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -137,6 +137,7 @@ def plan(
         html = {"html": None if page is None else str(page)}
         bounds = row_bound_document(made.spec)
         rows = {"row_bounds": bounds} if bounds else {}
+        document |= {"needs": asdict(made.needs)}
         emit({**document, **saved, **rows, **commands_series.plan_document(made.spec), **html})
         return
     console = open_console()

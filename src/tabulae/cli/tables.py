@@ -16,7 +16,16 @@ from ..products.tables.plan import Plan, TableError, left_out_words
 from ..products.tables.publish import left_out_words as published_left_out_words
 from ..release import Release
 from ..spec import Spec
-from .output import new_table, number, print_reach, print_table, promise_document, say, summary_head
+from .output import (
+    needs_words,
+    new_table,
+    number,
+    print_reach,
+    print_table,
+    promise_document,
+    say,
+    summary_head,
+)
 from .smallest import print_smallest
 
 FOLLOWS_FROM = None
@@ -39,6 +48,7 @@ def print_plan(console: Console, made: Plan, promise: str) -> None:
     console.print(f"Strategy  {strategy_words(made)}", markup=False)
     for words in _further_words(made):
         console.print(f"          {words}", markup=False)
+    say(console, *needs_words(made.needs))
     print_table(console, table)
     if spec.left_out is not None:
         say(console, f"Left out  {left_out_words(made)}")

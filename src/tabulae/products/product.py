@@ -32,11 +32,14 @@ MILLION = 10**6
 
 @dataclass(frozen=True)
 class ResourceEstimate:
-    """What a run takes besides the engine that counts its records, in bytes, about: known before any data.
+    """What a run takes besides the engine that counts its records, about: known before any data.
 
-    On the disk stand ``measurements`` (at most) and ``tables``, which are published, and until then ``work``, what
-    estimates keep. Where how much is measured depends on how many records there are, each million of them begun adds
-    at most ``million`` to the measurements.
+    In bytes: on the disk stand ``measurements`` (at most) and ``tables`` with their pages, which are published, and
+    until then ``work``, what estimates keep; in memory ``memory``. Where how much is measured depends on how many
+    records there are, each million of them begun adds at most ``million`` to the measurements. In seconds of one core
+    of the machine on which ``benchmarks/costs.py`` ran: ``seconds`` once there is a plan, and ``seconds_of_million``
+    more for each million records. Work is counted, such as answers and rows, times what each takes: equal plans have
+    equal needs.
     """
 
     measurements: int
@@ -44,6 +47,8 @@ class ResourceEstimate:
     tables: int = 0
     memory: int = 0
     million: int = 0
+    seconds: float = 0.0
+    seconds_of_million: float = 0.0
 
     @property
     def disk(self) -> int:

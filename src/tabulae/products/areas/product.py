@@ -29,14 +29,8 @@ from .count import LeafBound, LeafColumn, SpineCounts, open_spine_records
 from .estimate import MEASURED, Intake
 from .figures import query_areas
 from .measure import measure_spine, measure_supported, refuse_contradictions, refuse_too_many
-from .plan import (
-    MOST_PEOPLE,
-    GeographyPlan,
-    largest_error,
-    largest_sparse_total,
-    plan_geography,
-    resources_of,
-)
+from .needs import largest_sparse_total, resources_of
+from .plan import MOST_PEOPLE, GeographyPlan, largest_error, plan_geography
 from .publish import spine_faults, spine_text_faults, write_spine
 from .sparse.descend import SupportedMeasurements
 from .sparse.store import StoredAnswers, SupportedMeasurementWriter

@@ -30,10 +30,12 @@ from ...privacy import (
 )
 from ...release.write import LEVEL
 from ...spec import Spec, read_spec
-from ..product import errors_table, nothing_to_save, promise_fact
+from ...spec.promise import POSTERIOR
+from ..product import ResourceEstimate, errors_table, nothing_to_save, promise_fact
 from ..smallest import LevelNeed, Smallest, TargetRow, with_amount
 from .levels import AdaptivePlan, PopulationLevel, epsilon_of
 from .spec import Detailed, LevelRule
+from .store import most_bytes
 
 _DECADES = 8
 _POINTS = 400  # sizes that stand for a decade: log-uniform
@@ -266,6 +268,16 @@ class GroupTableError:
     met: bool | None = None
 
 
+_PROGRAM, _HELD, _MOST_HELD = (
+    350 * 10**6,
+    250,
+    10**6,
+)  # bytes: libraries, and of each place of the largest areas
+_PAGES, _PLACE, _PLACE_PAGE, _ON_PAGES = 300_000, 100, 600, 2_500  # bytes; places that the report has
+_DRAWN = 400  # bytes of a count and its draws
+_BASE, _RECORDS, _PLACES = 1.8, 1.2, 2.3  # seconds, by ``benchmarks/costs.py`` and ``benchmarks/detailed.py``
+
+
 @dataclass(frozen=True, eq=False)
 class DetailedPlan:
     """What a release of groups will count, what that costs, and how wrong its counts will be; made without data.
@@ -339,6 +351,22 @@ class DetailedPlan:
     def rehearsal(self) -> tuple[tuple[SizeRow, ...], ...]:
         """For each level, by size of the group: how often it gets each table, and how wrong that is. Needs no data."""
         return tuple(tuple(rehearse(level, suppress=self.left_out(level))) for level in self.adaptive.levels)
+
+    @property
+    def needs(self) -> ResourceEstimate:
+        """What a run takes of a machine: noisy counts at most; memory does not grow with the groups."""
+        drawn = 0
+        if self.spec.method.estimate == POSTERIOR:
+            drawn = _DRAWN * sum(level.places * level.ladder.classes for level in self.adaptive.levels)
+        measurements = most_bytes(self.adaptive) + drawn
+        places = sum(level.places for level in self.adaptive.levels)
+        return ResourceEstimate(
+            measurements,
+            tables=_PAGES + _PLACE * places + _PLACE_PAGE * min(places, _ON_PAGES),
+            memory=_PROGRAM + _HELD * min(places, _MOST_HELD),
+            seconds=_BASE,
+            seconds_of_million=_RECORDS + _PLACES * min(1.0, places / 10**6),
+        )
 
     def left_out(self, level: PopulationLevel) -> tuple[int, int] | None:
         """The largest totals of a level that are left out, of two stages and of one count; None where none is."""

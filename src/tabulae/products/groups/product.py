@@ -26,10 +26,7 @@ from .levels import AdaptivePlan, GroupMeasurement, GroupMeasurements
 from .measure import measure_groups
 from .plan import DetailedPlan, detailed_of, plan_detailed
 from .publish import TOTALS, group_faults, write_groups
-from .store import GroupMeasurementWriter, most_bytes, plan_document, read_group_measurements
-
-_DRAWN = 400  # bytes of a count and its draws
-_PROGRAM = 600 * 10**6  # bytes: libraries, the plan, and the groups of one area
+from .store import GroupMeasurementWriter, plan_document, read_group_measurements
 
 
 class GroupsProduct:
@@ -71,11 +68,7 @@ class GroupsProduct:
         """Nothing more: whatever is measured can be published."""
 
     def resources(self) -> ResourceEstimate:
-        """Noisy counts on the disk, at most; memory does not grow with the groups."""
-        plan, drawn = self._planned.adaptive, 0
-        if self.spec.method.estimate == POSTERIOR:
-            drawn = _DRAWN * sum(level.places * level.ladder.classes for level in plan.levels)
-        return ResourceEstimate(most_bytes(plan) + drawn, memory=_PROGRAM + drawn)
+        return self._planned.needs
 
     def document(self) -> Mapping[str, Any]:
         return plan_document(self._planned.adaptive)

@@ -35,6 +35,7 @@ from ...sources.failures import redacted
 from ...sources.households import Seating
 from ...sources.source import RecordSource, open_records, open_units
 from ...sources.units import UnitRule, bounded, identified, left_out, most_counted
+from .needs import VECTOR_LIMIT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 
 Integers = NDArray[np.int64]
 
-#: Vectors longer than this are not made: 50 million cells, 0.4 GB.
-VECTOR_LIMIT = 50_000_000
 #: Answers of this size are refused, so that noise can be added to them without overflow.
 ANSWER_LIMIT = 2**62
 #: Cells that are looked at together.

@@ -53,9 +53,10 @@ from ...strategy.bounds.lower import rmse_at
 from ...strategy.deadline import now
 from ...strategy.information.routes import information
 from ...strategy.objective import Minimax
-from ..product import errors_table, promise_fact
+from ..product import ResourceEstimate, errors_table, promise_fact
 from ..smallest import Smallest, TargetRow, with_amount
 from .exactness import Earlier, Exactness, exactness
+from .needs import needs_of
 from .publish import together
 from .targets import strategy_within
 
@@ -487,6 +488,11 @@ class Plan:
         interval of the table; ``bound`` an RMSE of the table that no strategy beats.
         """
         return errors_table((r.table, None, r.rmse, r.margin, r.bound) for r in self.table_errors)
+
+    @property
+    def needs(self) -> ResourceEstimate:
+        """What a run takes of a machine."""
+        return needs_of(self.spec, self.strategy)
 
     def __repr__(self) -> str:
         return f"Plan({self.spec!r}, {self.strategy!r})"

@@ -29,7 +29,7 @@ from ...spec import Spec
 from ...spec.promise import POSTERIOR
 from ..product import Charged, ResourceEstimate, records_of, refuse_areas, rules_of, unit_rule
 from .changes import comparable, table_changes
-from .count import VECTOR_LIMIT, Counts, tabulate
+from .count import Counts, tabulate
 from .draws import check_drawn, draws_faults, read_draws, write_draws
 from .exactness import check_joint_promise, exactness
 from .figures import derived_faults, publish_derived, publish_figure, write_derived
@@ -50,8 +50,6 @@ from .store import MeasurementWriter, read_measurement
 
 if TYPE_CHECKING:
     from ...estimation.whole_tables import Posterior
-
-_PROGRAM, _VECTORS = 350 * 10**6, 6  # bytes of libraries; how many vectors are held at once
 
 
 @dataclass(frozen=True)
@@ -172,9 +170,7 @@ class TablesProduct:
         check_joint_promise(self.spec, ledger.disclosures())
 
     def resources(self) -> ResourceEstimate:
-        """Answers on the disk; in memory vectors of 8 bytes a cell or row, of which some are held together."""
-        rows, cells = self._planned.strategy.rows, min(self.spec.domain.size, VECTOR_LIMIT)
-        return ResourceEstimate(8 * rows, memory=_PROGRAM + 8 * _VECTORS * max(cells, rows))
+        return self._planned.needs
 
     def document(self) -> Mapping[str, Any]:
         return self._planned.document()

@@ -28,7 +28,7 @@ class Solved:
         iterations: steps taken.
         residual: persons for "admm"; the gap of the objective a child for "gradient".
         converged: whether the residual is small enough; if not, x is the last point.
-        solver: "admm", "gradient", or "copied" where nothing is to be chosen.
+        solver: "admm", "gradient", "direct" where zero limits nothing, or "copied" where nothing is to be chosen.
     """
 
     x: np.ndarray
@@ -41,10 +41,11 @@ class Solved:
 def solve(division: Division, totals: np.ndarray | None = None) -> Solved:
     """Divide a parent's counts among its children.
 
-    Where nothing but the parent's counts is exact and H is not steep, limits of parts are first left aside: a
+    The root, which has no parent, is solved directly where the least under its exact sums breaks no limit, as it mostly
+    does. Where nothing but the parent's counts is exact and H is not steep, limits of parts are first left aside: a
     projected gradient then takes a few steps, and its answer is the answer if it lies within the limits, as it mostly
-    does in small areas. Else alternating directions take all limits together. The same division gives the same bits
-    on every thread.
+    does in small areas. Else alternating directions take all limits together. The same division gives the same bits on
+    every thread.
 
     Args:
         totals: shape (n,): the children's totals, if they are held at what an earlier pass found.
@@ -61,6 +62,8 @@ def solve(division: Division, totals: np.ndarray | None = None) -> Solved:
     >>> solve(division, np.array([4.0, 2.0])).x.round(2).tolist()
     [[[2.0, 2.0]], [[2.0, 0.0]]]
     """
+    if division.total is None and totals is None and (found := _least(division)) is not None:
+        return Solved(found, 0, 0.0, converged=True, solver="direct")
     from . import admm, projected_gradient  # which load a compiler
 
     if division.total is not None:
@@ -76,6 +79,28 @@ def solve(division: Division, totals: np.ndarray | None = None) -> Solved:
         if found is not None and found[2] <= projected_gradient.GAP and _within(division, found[0]):
             return Solved(*found, converged=True, solver="gradient")
     return Solved(*admm.alternating_directions(division, allowed, totals), solver="admm")
+
+
+def _least(division: Division) -> np.ndarray | None:
+    """The counts of a unit without a parent that are nearest under exact sums alone, if they break no limit.
+
+    With A the exact sums, x = H^-1 (b + A' l) and l such that A x is exact. Whoever has such a root, as most have, need
+    not compile the solver for all limits.
+    """
+    algebra, inside = division.algebra, division.allowed[0]
+    inverse = np.linalg.inv(division.precision[division.which[0]] + np.diag(1.0 - inside))
+
+    def solved(b: np.ndarray) -> np.ndarray:
+        return algebra.unrotate(algebra.apply(inverse, algebra.rotate(b * inside[:, None])))
+
+    x, group = solved(division.linear[0]), division.group[0][division.part]
+    exact = [g for g in np.flatnonzero(division.exact[0] != FREE) if inside[group == g].any()]
+    if exact:
+        sums = np.stack([np.repeat((inside & (group == g))[:, None], x.shape[1], axis=1) for g in exact])
+        moves = np.stack([solved(each.astype(float)) for each in sums])
+        missing = division.exact[0, exact] - (sums * x).sum(axis=(1, 2))
+        x = x + np.tensordot(np.linalg.solve(np.tensordot(sums, moves, ((1, 2), (1, 2))), missing), moves, 1)
+    return x[None] if (x >= 0).all() and _within(division, x[None]) else None
 
 
 def _within(division: Division, x: np.ndarray) -> bool:

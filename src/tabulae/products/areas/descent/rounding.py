@@ -506,7 +506,9 @@ def _repair(
     low_part, high_part = (np.minimum(limit, MOST) * ONE for limit in (lower, upper))
     sums = q.sum(axis=2)
     wanted = sums.copy()
-    if not meet_limits(wanted, allowed, part, group, low_part, high_part, low_group, high_group, rooted):
+    meet = meet_limits if len(q) > 1 else meet_limits.py_func  # not worth compiling for the root alone
+    if not meet(wanted, allowed, part, group, low_part, high_part, low_group, high_group, rooted):
         raise AssertionError("a parent's counts cannot be divided within the limits of its children")
     if (wanted != sums).any():
-        move_cells(q.reshape(len(q), -1), wanted - sums, q.shape[2], rooted)
+        move = move_cells if len(q) > 1 else move_cells.py_func
+        move(q.reshape(len(q), -1), wanted - sums, q.shape[2], rooted)
