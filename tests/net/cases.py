@@ -104,15 +104,6 @@ CASES = (
         page=True,
     ),
     Case(
-        "town_posterior",
-        write_town,
-        ("town_posterior",),
-        1,
-        "zcdp",
-        neighbours="replace-within-invariants",
-        query=(_SEXES,),
-    ),
-    Case(
         "town_hdmm",
         write_town,
         ("town_hdmm",),

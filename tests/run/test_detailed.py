@@ -20,7 +20,6 @@ from tests.run.stops import kill
 import tabulae as tb
 from tabulae.domain.groups import Regions
 from tabulae.errors import BudgetRefused, DataError, InvalidArgument, LedgerError, ReleaseError, Unsupported
-from tabulae.products.groups.store import most_bytes
 from tabulae.spec import read_spec
 
 LOSS = Fraction(5, 2)
@@ -108,7 +107,7 @@ def test_what_may_not_fit_is_refused_before_it_is_paid_for(
     guild: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = guild.parent / "release"
-    needed = most_bytes(tb.plan(guild).adaptive)  # type: ignore[union-attr]
+    needed = tb.plan(guild).needs.disk
     free = [needed - 1]
     monkeypatch.setattr("shutil.disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 0, free[0]))
     with pytest.raises(

@@ -268,11 +268,8 @@ class GroupTableError:
     met: bool | None = None
 
 
-_PROGRAM, _HELD, _MOST_HELD = (
-    350 * 10**6,
-    250,
-    10**6,
-)  # bytes: libraries, and of each place of the largest areas
+_PROGRAM, _HELD = 350 * 10**6, 250  # bytes: libraries, and of each place of the largest areas
+_MOST_HELD = 10**6  # places
 _PAGES, _PLACE, _PLACE_PAGE, _ON_PAGES = 300_000, 100, 600, 2_500  # bytes; places that the report has
 _DRAWN = 400  # bytes of a count and its draws
 _BASE, _RECORDS, _PLACES = 1.8, 1.2, 2.3  # seconds, by ``benchmarks/costs.py`` and ``benchmarks/detailed.py``
