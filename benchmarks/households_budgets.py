@@ -8,6 +8,7 @@ writes households_budgets.csv in benchmarks/results, a row a promise:
 ``ours``      the rho at which one strategy has at most PHSafe's standard error, in the mean square of each table
 ``proven``    below this no strategy has them; empty where no bound is known
 ``of_theirs`` standard errors at equal rho, as a share of PHSafe's
+``worst_cell`` the same of the one cell where it is largest
 ``cpu_s``     seconds of a core for the search
 
 PHSafe's errors and budgets are those of :mod:`benchmarks.households`: computed, its program is not run.
@@ -20,6 +21,7 @@ from math import sqrt
 from time import process_time
 from typing import Any
 
+import numpy as np
 from benchmarks.detailed import ROOT
 from benchmarks.households import phsafe_error, phsafe_rho, targeted
 from benchmarks.recorded import add_force, record
@@ -27,7 +29,7 @@ from benchmarks.recorded import add_force, record
 import tabulae as tb
 
 RESULTS = ROOT / "benchmarks/results/households_budgets.csv"
-COLUMNS = ("neighbours", "phsafe", "ours", "proven", "of_theirs", "cpu_s", "command")
+COLUMNS = ("neighbours", "phsafe", "ours", "proven", "of_theirs", "worst_cell", "cpu_s", "command")
 COMMAND = "python -m benchmarks.households_budgets"
 PROMISES = ("add-remove", "replace", "record-free", "record-derived")
 LIMIT, CLOSE = 120, 0.005
@@ -50,11 +52,22 @@ def budget(workload: tb.Workload, neighbours: str) -> dict[str, Any]:
     errors = strategy.error(workload, tb.ZCDP("1/2"), neighbours).tables
     need = max((errors[name] / float(wanted)) ** 2 for name, wanted in targets.rmse.items()) / 2
     gap = strategy.certificate
+    equal = sqrt(0.5 / phsafe_rho())
     return {
         "neighbours": neighbours, "phsafe": f"{phsafe_rho():.4f}", "ours": f"{need:.4f}",
         "proven": "" if gap is None else f"{need / (1 + gap):.4f}", "of_theirs": f"{sqrt(need / phsafe_rho()):.3f}",
+        "worst_cell": f"{equal * worst_cell(workload, strategy, neighbours):.3f}",
         "cpu_s": f"{seconds:.0f}", "command": COMMAND,
     }  # fmt: skip
+
+
+def worst_cell(workload: tb.Workload, strategy: tb.Strategy, neighbours: str) -> float:
+    """The largest standard error of a cell at rho 1/2 over PHSafe's of its table; variances ask for no records."""
+    nobody = tb.Counts.from_records(workload.domain, np.zeros((0, len(workload.domain.shape)), int))
+    invented = tb.noise.Insecure(0)
+    measured = tb.measure(nobody, strategy, tb.ZCDP("1/2"), neighbours=neighbours, source=invented)
+    variances = tb.estimate(measured).variance(workload)
+    return max(sqrt(each.max()) / phsafe_error(name) for name, each in variances.items())
 
 
 def main() -> None:

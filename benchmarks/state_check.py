@@ -163,7 +163,7 @@ def _of_table(
         )
         absent += (areas - found) + (rows - cells) + rows % areas
         if "block" in kinds:
-            sums = f"""(select {kind} as area{listed}, sum(gls_estimate) as summed from public join released
+            sums = f"""(select {kind} as area{listed}, fsum(gls_estimate) as summed from public join released
                 on area_type = 'block' and area = block where {some} group by all)"""
             joined = f"from {of} full join {sums} using (area{listed})"
             apart += _count(con, f"{joined} where coalesce(abs(gls_estimate - summed) > {CLOSE}, true)")

@@ -3,7 +3,8 @@
 Of a spec of so many tables of two attributes each: CPU seconds from an edit to the first margins, to those of the
 strategy that the spec asks for, and to the same after a change of the budget alone; and milliseconds that the browser
 takes for a move of the slider (the median and the longest of nine). With ``--areas``: of a county of so many blocks,
-CPU seconds to the bounds of all margins, and to the margins themselves.
+CPU seconds to the bounds of all margins, and to the margins themselves. With ``--wide``: of examples/phsafe.toml, whose
+tables are of many attributes, CPU seconds to the first margins and to the widest interval of each.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from tabulae.studio import Studio
 from tabulae.studio.planner import Plans
 
 OUT = Path(__file__).parent / "results/studio.csv"
-AREAS = OUT.with_stem("studio_areas")
+AREAS, WIDE = OUT.with_stem("studio_areas"), OUT.with_stem("studio_wide")
+EXAMPLES = Path(__file__).parents[1] / "examples"
 COLUMNS = ("tables", "quick_s", "certified_s", "budget_s", "slider_ms", "slider_longest_ms")
 MOVE = """slider => {
   const began = performance.now();
@@ -125,13 +127,32 @@ def bounded(blocks: int, folder: Path) -> tuple[float, float]:
     return told[0], told[1]
 
 
+def wide() -> tuple[int, float, float]:
+    """How many tables PHSafe's spec has, and CPU seconds to their first margins and to the widest intervals."""
+    text = (EXAMPLES / "phsafe.toml").read_text(encoding="utf-8")
+    next(iter(Plans().plan(spec(3), EXAMPLES)))  # imports
+    plans, began, told, tables = Plans(), time.process_time(), [], 0
+    for answer in plans.plan(text, EXAMPLES):
+        if answer.margins:
+            told.append(time.process_time() - began)
+            tables = len(answer.margins)
+    return tables, told[0], told[-1]
+
+
 def main() -> None:
     """Measure and record."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--areas", action="store_true", help="areas in place of many tables")
+    parser.add_argument("--wide", action="store_true", help="the tables of examples/phsafe.toml")
     add_force(parser)
     rows: list[tuple[object, ...]] = []
     options = parser.parse_args()
+    if options.wide:
+        tables, *seconds = wide()
+        rows.append((tables, *(f"{each:.2f}" for each in seconds)))
+        print(*rows[-1], flush=True)
+        record(WIDE, ("tables", "first_s", "widest_s"), rows, size="tables", force=options.force)
+        return
     if options.areas:
         for blocks in (1_000, 5_000, 25_000):
             with tempfile.TemporaryDirectory() as name:
