@@ -20,7 +20,7 @@ from tests.households.setting import largest_change, written
 import tabulae as tb
 from tabulae._run import check_release
 from tabulae.audit._audit import derived, epsilon_proven, replayed
-from tabulae.errors import SpecError
+from tabulae.errors import SpecError, Unsupported
 from tabulae.linalg import Identity
 from tabulae.products.tables.plan import Plan
 from tabulae.sources import households
@@ -111,6 +111,13 @@ def test_no_neighbours_move_the_answers_by_more_than_is_declared(
 
     Of a household some may be declared up to 10^-4 above, by grids, for cells that no household has.
     """
+    moved = [table.operator(DOMAIN).dense() @ CHANGES[neighbours].T for table in workload.tables]
+    if method in ("workload", "residual") and not any(
+        map(np.any, moved)
+    ):  # all seats: as many of either household
+        with pytest.raises(Unsupported, match="changes"):
+            tb.select(workload, noise=noise, method=method, neighbours=neighbours)
+        return
     strategy = tb.select(workload, noise=noise, method=method, neighbours=neighbours)
     declared = strategy.sensitivity(neighbours).power * DOMAIN.parts**strategy.norm
     largest = largest_change(strategy, CHANGES[neighbours])

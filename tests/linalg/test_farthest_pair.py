@@ -110,7 +110,7 @@ def test_a_million_pairs_are_searched_and_not_listed() -> None:
         ({"a": "ranges", "b": "cells"}, {"a": "prefixes", "c": "cells"}, {"c": "ranges"}),
     ],
 )  # fmt: skip
-def test_three_attributes_of_64_are_within_a_ten_thousandth(names: tuple[dict[str, str], ...]) -> None:
+def test_three_attributes_of_64_are_within_a_thousandth(names: tuple[dict[str, str], ...]) -> None:
     """2^36 pairs: the bound against a pair that is there, whose columns are written out."""
     asked = {"ranges": tb.AllRange(64), "prefixes": tb.Prefix(64), "cells": tb.Identity(64)}
     domain = tb.Domain(dict.fromkeys("abc", 64))
@@ -122,4 +122,4 @@ def test_three_attributes_of_64_are_within_a_ten_thousandth(names: tuple[dict[st
     for _ in range(4):
         apart = norms[here] + norms - 2 * (query.T @ (query @ (np.arange(norms.size) == here).astype(float)))
         here, far = int(apart.argmax()), max(far, float(apart.max()))
-    assert far <= query.sensitivity(2, "replace").power <= (1 + 2e-4) * far
+    assert far <= query.sensitivity(2, "replace").power <= (1 + 5e-4) * far
