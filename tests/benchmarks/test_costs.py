@@ -12,7 +12,7 @@ import tabulae as tb
 from tabulae.products.tables.needs import needs_of
 from tabulae.spec import Spec
 
-NEAR = 1.5
+NEAR, SMALL = 1.5, 0.3  # times; MB: pages of a small release are as long as their texts
 
 
 @pytest.mark.long
@@ -24,7 +24,8 @@ def test_a_run_takes_about_what_its_plan_says(name: str, tmp_path: Path) -> None
     expected = planned + slowness() * (said - planned)
     assert expected / NEAR < took < expected * NEAR
     for said, took in (("said_mb", "peak_mb"), ("said_disk_mb", "disk_mb")):
-        assert float(str(row[took])) / NEAR < float(str(row[said])) < float(str(row[took])) * NEAR
+        expected, found = float(str(row[said])), float(str(row[took]))
+        assert found / NEAR - SMALL < expected < found * NEAR + SMALL
 
 
 def test_equal_plans_need_the_same_and_larger_ones_more(duchy: Path, tmp_path: Path) -> None:
