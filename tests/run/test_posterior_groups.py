@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.guild import counted, people
+from tests.run.drawn import changed, few_draws, worth_at_least
 
 import tabulae as tb
 from tabulae.domain import Regions
 from tabulae.errors import SpecError, Unsupported
-from tabulae.estimation.posterior import sample
 from tabulae.products.groups import posterior
 from tabulae.release import folder as f
 from tabulae.spec import read_spec
@@ -28,18 +27,11 @@ BUDGET = 'budget = "3"\nledger'
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few draws and sweeps, and credible intervals whatever the draws are worth."""
-    monkeypatch.setattr(posterior, "IMPLICATES", 40)
-    monkeypatch.setattr(posterior, "sample", partial(sample, burnt=20, every=1))
-    monkeypatch.setattr(posterior, "LEAST_EFFECTIVE", 1)
+    few_draws(monkeypatch, posterior, burnt=20, every=1)
 
 
 def _spec(guild: Path, *changes: tuple[str, str]) -> Path:
-    text = guild.read_text()
-    for old, new in ((METHOD, DRAWN), *changes):
-        assert old in text, old
-        text = text.replace(old, new)
-    guild.write_text(text)
-    return guild
+    return changed(guild, (METHOD, DRAWN), *changes)
 
 
 def test_whole_tables_of_groups_add_up_and_check_finds_what_was_altered(
@@ -89,7 +81,7 @@ def test_whole_tables_of_groups_add_up_and_check_finds_what_was_altered(
     about = json.loads((release.path / "posterior.json").read_text())
     f.write_json(release.path / "posterior.json", {**about, "seed": 5, "measurements": "0"})
     f.write_sums(release.path)
-    monkeypatch.setattr(posterior, "LEAST_EFFECTIVE", 1000)  # not what the release was made with
+    worth_at_least(monkeypatch, 1000)  # not what the release was made with
     faults = "\n".join(tb.Release.read(release.path).verify())
     for told in (
         "implicates.parquet: draw 1 is not the one that the measurements and the seed give",

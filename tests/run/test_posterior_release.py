@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.duchy import houses, plots
+from tests.run.drawn import changed, few_draws, worth_at_least
 
 import tabulae as tb
 from tabulae.errors import SpecError
-from tabulae.estimation.posterior import sample
 from tabulae.products.areas import posterior
 from tabulae.release import folder as f
 from tabulae.spec import read_spec
@@ -33,18 +32,11 @@ METHOD = '[method]\nestimate = "posterior"\nseed = 4\n[release]\nmicrodata = tru
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few draws and sweeps, and credible intervals whatever the draws are worth."""
-    monkeypatch.setattr(posterior, "IMPLICATES", 40)
-    monkeypatch.setattr(posterior, "sample", partial(sample, burnt=10, every=1))
-    monkeypatch.setattr(posterior, "LEAST_EFFECTIVE", 1)
+    few_draws(monkeypatch, posterior, burnt=10, every=1)
 
 
 def _posterior(spec: Path, *changes: tuple[str, str]) -> Path:
-    text = spec.read_text()
-    for old, new in (("[release]\nmicrodata = true", METHOD), *changes):
-        assert old in text, old
-        text = text.replace(old, new)
-    spec.write_text(text)
-    return spec
+    return changed(spec, ("[release]\nmicrodata = true", METHOD), *changes)
 
 
 def test_implicates_are_whole_tables_that_published_intervals_come_from(duchy: Path, quick: None) -> None:
@@ -87,7 +79,7 @@ def test_implicates_are_whole_tables_that_published_intervals_come_from(duchy: P
 
 def test_check_finds_what_was_altered(duchy: Path, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     release = tb.run(_posterior(duchy), duchy.parent / "release")
-    monkeypatch.setattr(posterior, "LEAST_EFFECTIVE", 1000)  # not what the release was made with
+    worth_at_least(monkeypatch, 1000)  # not what the release was made with
     stored = pq.read_table(release.path / "implicates.parquet")
     count = stored["count"].to_numpy().copy()
     count[7] += 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from tests.run.drawn import few_draws, worth_at_least
 from tests.village import SPEC as VILLAGE
 from tests.village import write_village
 
 import tabulae as tb
 from tabulae.errors import SpecError, Unsupported
 from tabulae.estimation import whole_tables
-from tabulae.estimation.clique_posterior import sample
 from tabulae.products.tables import product
 from tabulae.release import folder as f
 from tabulae.spec import read_spec
@@ -65,9 +64,7 @@ def town(tmp_path: Path) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few draws and sweeps, and credible intervals whatever the draws are worth."""
-    monkeypatch.setattr(whole_tables, "IMPLICATES", 40)
-    monkeypatch.setattr(whole_tables, "sample", partial(sample, burnt=10, every=1, rounds=1))
-    monkeypatch.setattr(whole_tables, "LEAST_EFFECTIVE", 1)
+    few_draws(monkeypatch, whole_tables, burnt=10, every=1, rounds=1)
 
 
 def test_published_counts_are_of_whole_tables_and_check_finds_what_was_altered(
@@ -124,7 +121,7 @@ def test_published_counts_are_of_whole_tables_and_check_finds_what_was_altered(
 
 
 def _alter(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_tables, "LEAST_EFFECTIVE", 1000)  # not what the release was made with
+    worth_at_least(monkeypatch, 1000)  # not what the release was made with
     stored = pq.read_table(path / "implicates.parquet")
     count = stored["count"].to_numpy().copy()
     count[7] += 1

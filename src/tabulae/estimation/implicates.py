@@ -5,6 +5,7 @@ Implicates of areas and of tables alike: an array has the draws first, of one ch
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,11 @@ CHAINS = 2
 
 LEAST_EFFECTIVE = 100
 """The least effective draws that a credible interval is made of."""
+
+
+def are_enough(worth: Mapping[str, float]) -> bool:
+    """Whether draws that are worth so many independent ones, by kind of figure, make credible intervals."""
+    return min(worth.values()) >= LEAST_EFFECTIVE
 
 
 class Ends(NamedTuple):

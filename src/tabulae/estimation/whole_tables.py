@@ -17,7 +17,7 @@ from ..strategy import Block, products
 from ..strategy.block import terms_of
 from .clique_posterior import LARGEST, CliqueDraws, ExactTable, MeasuredCliques, identity, sample
 from .cliques import Clique, cliques_of
-from .implicates import LEAST_EFFECTIVE, credible, effective
+from .implicates import are_enough, credible, effective
 from .least_squares import OneSided
 
 IMPLICATES = 200
@@ -231,7 +231,7 @@ class Posterior(OneSided):
 
     def is_credible(self, table: Table) -> bool:
         """Whether the draws are worth enough for credible intervals of a published table."""
-        return min(self.effective[table.name].values()) >= LEAST_EFFECTIVE
+        return are_enough(self.effective[table.name])
 
     def credible_of(self, table: Table, level: float) -> tuple[np.ndarray, np.ndarray] | tuple[()] | None:
         """Ends of the draws' intervals of a published table, widened to hold its counts; None of any other table."""

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from ...estimation.posterior import BURNT, KEPT_EVERY, LEAST_EFFECTIVE, Draws, ExactSums, MeasuredTree, sample
+from ...estimation.implicates import are_enough
+from ...estimation.posterior import BURNT, KEPT_EVERY, Draws, ExactSums, MeasuredTree, sample
 from ...release.write import word_column
 from ...spec import NO_VALUE
 from ..implicates import FILE, columns_of, drawn_document, implicate_faults, write_implicates
@@ -158,7 +159,7 @@ class AreaPosterior:
         rows = _summing(owner, leaves, areas, self.plan.spine.leaves)
         place = _places(self.layout)
         for margin in margins:
-            if min(self.effective[kind].values()) < LEAST_EFFECTIVE:
+            if not are_enough(self.effective[kind]):
                 yield None
                 continue
             cells = _summing(margin.rows(place), np.arange(place.size), margin.size, place.size)
@@ -194,7 +195,7 @@ class AreaPosterior:
             seed=self.seed,
             measurements=self.digest,
             effective=self.effective,
-            credible={kind: min(worth.values()) >= LEAST_EFFECTIVE for kind, worth in self.effective.items()},
+            credible={kind: are_enough(worth) for kind, worth in self.effective.items()},
         )
 
     @property

@@ -21,7 +21,7 @@ from scipy import sparse
 
 from ...domain import Ladder, Regions
 from ...errors import Unsupported
-from ...estimation.implicates import LEAST_EFFECTIVE
+from ...estimation.implicates import are_enough
 from ...estimation.posterior import BURNT, KEPT_EVERY, Draws, MeasuredTree, sample
 from ...release.write import word_column
 from ..implicates import FILE, columns_of, drawn_document, implicate_faults, write_implicates
@@ -209,7 +209,7 @@ class GroupPosterior:
         self, piece: GroupMeasurement, places: np.ndarray, rung: int, level: float
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Credible intervals of the same counts; None where the draws of these regions are worth too little."""
-        if min(self.effective[self.plan.levels[piece.level].regions.name].values()) < LEAST_EFFECTIVE:
+        if not are_enough(self.effective[self.plan.levels[piece.level].regions.name]):
             return None
         nodes, cells = self._nodes(piece)[places], self._cells(rung)
         step = max(1, _AT_ONCE // (len(self.draws.tables) * cells.shape[1]))
@@ -267,7 +267,7 @@ class GroupPosterior:
             seed=self.seed,
             measurements=self.digest,
             effective=self.effective,
-            credible={name: min(worth.values()) >= LEAST_EFFECTIVE for name, worth in self.effective.items()},
+            credible={name: are_enough(worth) for name, worth in self.effective.items()},
         )
 
     @property
