@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -96,17 +97,28 @@ def test_whole_tables_of_groups_add_up_and_check_finds_what_was_altered(
 def test_with_much_budget_draws_are_the_people_who_are_there(
     guild: Path, quick: None, definition: str
 ) -> None:
-    """Noise of next to nothing, Gaussian and Laplace: every count is the true one."""
+    """Noise of next to nothing, Gaussian and Laplace: every total is the true one.
+
+    Cells of regions add up to those above them, and one exchange at a time does not always find the table in which
+    every cell is the middle of its draws: some are a few off.
+    """
     text = _spec(guild, (BUDGET, BUDGET.replace('"3"', '"2000"'))).read_text()
     for budget in ("1", "1/2"):
         text = text.replace(f'budget = "{budget}"\nthresholds', 'budget = "600"\nthresholds')
     text = text.replace('"zcdp"', f'"{definition}"').replace('"ledger.db"', '"much.db"')
     guild.write_text(text)
     tb.Ledger.create(guild.parent / "much.db", 2000, definition)
-    totals = tb.run(guild, guild.parent / "release").tables["totals"].to_pylist()
-    truth = counted(people(400))
-    for row in totals:
-        assert row["estimate"] == truth[row["region_type"], row["region"], row["group"]], row
+    tables = tb.run(guild, guild.parent / "release").tables
+    told = Counter[tuple[str, ...]]()
+    for name, rows in tables.items():
+        for row in rows.to_pylist():
+            cell = row.get("sex", "FM"), *map(int, row.get("age2", "0-9").split("-"))
+            some = [each for each in people(400) if each[1] in cell[0] and cell[1] <= each[2] <= cell[2]]
+            true = counted(some)[row["region_type"], row["region"], row["group"]]
+            assert abs(row["estimate"] - true) <= (0 if name == "totals" else 5), row
+            told[name] += row["estimate"] > 0
+    assert len(told) == 3
+    assert min(told.values()) > 5
 
 
 @pytest.mark.parametrize(
