@@ -196,7 +196,7 @@ def _made_by_the_model(random, groups, each):
     blank = tuple(np.zeros((parent.size, n), np.int64) for n in (1, 4))
     precision = np.where(np.arange(parent.size)[:, None] >= leaf[0], [[0.002, 0.1]], [[0.5, 0.3]])
     tree = MeasuredTree(parent, leaf, splits, queries, blank, precision, np.ones((leaf.size, 4), bool))
-    sums = tree.sums @ truth
+    sums = np.asarray(tree.sums @ truth)
     noise = [
         np.rint(random.normal(size=(parent.size, n)) / np.sqrt(precision[:, [q]]))
         for q, n in enumerate((1, 4))
@@ -270,7 +270,7 @@ def _drawn_from_the_prior(random, groups, each):
         shares = np.array([random.gamma(kinship * root) for _ in range(groups)]) + 1e-9
         halves.append(divided(first[:, part], (shares / shares.sum(axis=1, keepdims=True))[below], spread))
     truth = np.concatenate(halves, axis=1)
-    sums = tree.sums @ truth
+    sums = np.asarray(tree.sums @ truth)
     noise = [
         np.rint(random.normal(size=sums[:, :n].shape) / np.sqrt(tree.precision[:, [q]])).astype(int)
         for q, n in enumerate((1, 4))
@@ -448,6 +448,30 @@ def test_the_table_stands_where_its_draws_do():
             and other[v, c] <= each[:, children[v], c].max()
         ):
             assert cost(children, other) >= cost(children, now) - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sums_that_all_draws_agree_on_are_those_of_the_table(seed):
+    """Totals and the first split are the same in each draw of a leaf; cells are not, and add up over leaves."""
+    random = np.random.default_rng(seed)
+    leaves, splits = 5, np.array([*itertools.product(range(2), range(3))])
+    sure = random.integers(0, 40, (leaves, 2))
+    drawn = [
+        random.multinomial(sure, random.dirichlet(np.ones(3), sure.shape)).reshape(leaves, 6)
+        for _ in range(40)
+    ]
+    nodes = leaves + 1
+    tree = MeasuredTree(
+        np.array([-1] + [0] * leaves),
+        np.arange(1, nodes),
+        splits,
+        np.zeros((1, 6), np.int64),
+        (np.zeros((nodes, 1), np.int64),),
+        np.zeros((nodes, 1)),
+        np.ones((leaves, 6), bool),
+    )
+    table = Draws(tree, tuple(map(sparse.csr_array, drawn))).table()
+    np.testing.assert_array_equal(table[1:].reshape(leaves, 2, 3).sum(axis=2), sure)
 
 
 @pytest.mark.parametrize("draws", [5, 10, 50])

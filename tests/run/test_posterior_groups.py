@@ -97,10 +97,9 @@ def test_whole_tables_of_groups_add_up_and_check_finds_what_was_altered(
 def test_with_much_budget_draws_are_the_people_who_are_there(
     guild: Path, quick: None, definition: str
 ) -> None:
-    """Noise of next to nothing, Gaussian and Laplace: every total is the true one.
+    """Noise of next to nothing, Gaussian and Laplace: every total is the true one, and every cell of a table.
 
-    Cells of regions add up to those above them, and one exchange at a time does not always find the table in which
-    every cell is the middle of its draws: some are a few off.
+    Under Laplace noise a chain can stay where two people of a town stand in each other's cells: draws are one off.
     """
     text = _spec(guild, (BUDGET, BUDGET.replace('"3"', '"2000"'))).read_text()
     for budget in ("1", "1/2"):
@@ -115,7 +114,8 @@ def test_with_much_budget_draws_are_the_people_who_are_there(
             cell = row.get("sex", "FM"), *map(int, row.get("age2", "0-9").split("-"))
             some = [each for each in people(400) if each[1] in cell[0] and cell[1] <= each[2] <= cell[2]]
             true = counted(some)[row["region_type"], row["region"], row["group"]]
-            assert abs(row["estimate"] - true) <= (0 if name == "totals" else 5), row
+            off = 1 if definition == "pure" and name != "totals" else 0
+            assert abs(row["estimate"] - true) <= off, row
             told[name] += row["estimate"] > 0
     assert len(told) == 3
     assert min(told.values()) > 5

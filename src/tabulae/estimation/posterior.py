@@ -247,8 +247,9 @@ class Draws:
     def table(self) -> np.ndarray:
         """Shape (nodes, cells): whole, additive counts near to all draws, from the root down.
 
-        Each cell of a parent is divided so that children stand at the same quantile of their draws. Then people are
-        exchanged between children, the parent's cells staying as they are, as long as that lowers
+        Each cell of a parent is divided so that children stand at the same quantile of their draws. Then one person
+        goes from one child to another, or two of two cells trade places, the parent's cells staying as they are, as
+        long as that lowers
 
             sum over children of   3 E|total - T| + sum over all other columns of E|column - T|
 
