@@ -49,9 +49,10 @@ class Fixed(NamedTuple):
         held, is_held: shapes (cells, margins) and (nodes, margins): classes of margins that are exact, and where.
         part, least, most: shapes (cells,), (leaves, parts) twice: bounds on sums of cells.
         above: shape (internal,): the parent of each internal node, among the internal nodes.
-        depth: shape (columns,): by which split a column of ``counts`` is made; 0 for the total.
+        depth: shape (columns,): by which split a column of ``counts`` is made, rising; 0 for the total.
         prefix: shape (columns,): the column that it is a part of.
         visits: shape (leaves,): partners of each leaf in a sweep. It must not depend on where the chain is.
+        kind: shape (leaves,): leaves of a kind have spreads of one law.
     """
 
     parent: np.ndarray
@@ -72,6 +73,7 @@ class Fixed(NamedTuple):
     depth: np.ndarray
     prefix: np.ndarray
     visits: np.ndarray
+    kind: np.ndarray
 
 
 class State(NamedTuple):
@@ -447,31 +449,31 @@ def _kinship(seen, value, above, prefix, own, random):
 
 @njit(cache=True, nogil=True)
 def spreads(fixed, state, prior, log_weight, random):
-    """Draw the spread of each leaf at each split, given its counts: how many leaves have each, (splits, SPREADS)."""
+    """Draw the spread of each leaf at each split, given its counts; ``log_weight`` (kinds, splits, SPREADS).
+
+    Returns how many leaves of each kind have each spread, of the same shape.
+    """
     splits = prior.spread.shape[1]
-    found = np.zeros((splits, SPREADS.size))
+    found = np.zeros(log_weight.shape)
     log = np.empty(SPREADS.size)
-    columns = fixed.depth.size
+    first = np.searchsorted(fixed.depth, np.arange(splits + 2))
     for b in range(fixed.leaf.size):
         g = fixed.group[b]
         for j in range(splits):
-            log[:] = log_weight[j]
-            for c in range(columns):
+            log[:] = log_weight[fixed.kind[b], j]
+            for c in range(first[j], first[j + 1]):
                 n = state.counts[b, c]
-                if n == 0:
-                    continue
-                if fixed.depth[c] == j + 1:
-                    m = state.counts[b, fixed.prefix[c]]
-                    if m > 1:
-                        for i in range(SPREADS.size):
-                            a = SPREADS[i] * prior.share[g, c]
-                            log[i] += _log_rising(a, n)
-                elif fixed.depth[c] == j and n > 1:
+                if n > 1:
                     for i in range(SPREADS.size):
                         log[i] -= _log_rising(SPREADS[i], n)
+            for c in range(first[j + 1], first[j + 2]):
+                n = state.counts[b, c]
+                if n > 0 and state.counts[b, fixed.prefix[c]] > 1:
+                    for i in range(SPREADS.size):
+                        log[i] += _log_rising(SPREADS[i] * prior.share[g, c], n)
             k = _pick(log, random)
             prior.spread[b, j] = SPREADS[k]
-            found[j, k] += 1
+            found[fixed.kind[b], j, k] += 1
     return found
 
 
@@ -490,10 +492,11 @@ def _log_rising(a, n):
 def leaf_tables(fixed, state, prior, split, random):
     """Shape (internal, columns): tables of the leaves of each group at one split."""
     seen = np.zeros(prior.share.shape, np.int64)
+    first, last = np.searchsorted(fixed.depth, np.array([split, split + 1]))
     for b in range(fixed.leaf.size):
         g = fixed.group[b]
-        for c in range(fixed.depth.size):
-            if fixed.depth[c] == split and state.counts[b, c]:
+        for c in range(first, last):
+            if state.counts[b, c]:
                 seen[g, c] += _tables(
                     state.counts[b, c], prior.spread[b, split - 1] * prior.share[g, c], random
                 )

@@ -182,15 +182,20 @@ class MeasuredTree:
             above,
             depth,
             prefix,
-            self._visits,
+            2 + np.floor(2 * self._doublings).astype(np.int64),
+            np.floor(self._doublings).astype(np.int64),
         )
         # Compiled code is of one layout: another is compiled anew, which takes longer than most releases.
         return Fixed(*map(np.ascontiguousarray, told))
 
-    @property
-    def _visits(self) -> np.ndarray:
-        """Partners of each leaf in a sweep: more where more was measured, as more people take longer to mix."""
-        return 2 + np.floor(2 * np.log2(1 + self.measured / 50)).astype(np.int64)
+    @cached_property
+    def _doublings(self) -> np.ndarray:
+        """How large each leaf was measured: 0 for nobody, and one more for about every doubling from 50 people on.
+
+        Where more was measured, more moves are made, as more people take longer to mix; and spreads have a law of
+        their own, as leaves of many people are composed in another way than leaves of few.
+        """
+        return np.log2(1 + self.measured / 50)
 
     @cached_property
     def measured(self) -> np.ndarray:
@@ -441,9 +446,11 @@ class _Parameters:
         fixed, random, prior = self._fixed, self._random, self.prior
         if self._spread_weight is not None:
             seen = spreads(fixed, state, prior, self._spread_weight, random)
-            self._spread_weight = np.log(np.stack([random.dirichlet(row + 1.0) for row in seen]) + 1e-12)
+            drawn = random.standard_gamma(seen + 1.0)
+            self._spread_weight = np.log(drawn / drawn.sum(axis=2, keepdims=True) + 1e-12)
         else:  # shares come first: those that all spreads are judged by must be near the data
-            self._spread_weight = np.zeros((prior.spread.shape[1], SPREADS.size))
+            kinds = int(fixed.kind.max()) + 1
+            self._spread_weight = np.zeros((kinds, prior.spread.shape[1], SPREADS.size))
         for split in range(1, fixed.path.shape[1]):
             tables = leaf_tables(fixed, state, prior, split, random)
             own = fixed.depth == split
