@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..estimation.implicates import CHAINS
+from ..estimation.implicates import CHAINS, are_enough
 from ..release import folder as f
 from ..release.folder import Rows, sync_file
 
@@ -32,10 +32,9 @@ def drawn_document(
     seed: int,
     measurements: str,
     effective: Mapping[str, Mapping[str, float]],
-    credible: Mapping[str, bool],
     **more: Any,
 ) -> dict[str, Any]:
-    """What ``posterior.json`` says of ``implicates`` draws: how they were drawn, and what they are worth by what.
+    """What ``posterior.json`` says of ``implicates`` draws: how they were drawn, what they are worth, and if enough.
 
     Args:
         before, between: sweeps of each chain before the first draw, and between two.
@@ -51,7 +50,7 @@ def drawn_document(
         "measurements": measurements,
         **more,
         "effective_draws": effective,
-        "credible": credible,
+        "credible": {name: are_enough(worth) for name, worth in effective.items()},
     }
 
 

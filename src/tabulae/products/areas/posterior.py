@@ -195,7 +195,6 @@ class AreaPosterior:
             seed=self.seed,
             measurements=self.digest,
             effective=self.effective,
-            credible={kind: are_enough(worth) for kind, worth in self.effective.items()},
         )
 
     @property

@@ -267,7 +267,6 @@ class GroupPosterior:
             seed=self.seed,
             measurements=self.digest,
             effective=self.effective,
-            credible={name: are_enough(worth) for name, worth in self.effective.items()},
         )
 
     @property

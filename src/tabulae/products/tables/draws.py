@@ -56,7 +56,6 @@ def document(made: Posterior) -> dict[str, Any]:
         measurements=digest.hexdigest(),
         sets=[_named(made, clique) for clique in made.cliques],
         effective=made.effective,
-        credible={table.name: made.is_credible(table) for table in made.published.tables},
     )
 
 
