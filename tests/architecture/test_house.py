@@ -60,8 +60,7 @@ def test_one_life_and_no_name_for_two_classes() -> None:
 
 
 def test_nobody_above_the_products_asks_which_kind_a_release_is() -> None:
-    """The studio does: people are invented for tables alone, and quick margins are of each kind's own making."""
-    assert [place for place in measures.questions() if not place.startswith("studio/")] == []
+    assert list(measures.questions()) == []
 
 
 def test_a_spec_passes_few_modules_and_never_climbs(tmp_path: Path) -> None:

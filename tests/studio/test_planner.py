@@ -10,7 +10,6 @@ from tests.planning.test_quick_margins import _county
 from tests.village import SPEC
 
 import tabulae as tb
-from tabulae.studio import planner
 from tabulae.studio.planner import Plans
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -23,7 +22,9 @@ def test_a_change_of_budget_needs_no_new_strategy(tmp_path: Path, monkeypatch: p
     assert not any(answer.last or answer.page for answer in (quick, certified))
     assert page.last
     assert page.page
-    monkeypatch.setattr(planner, "plan", lambda _: pytest.fail("a strategy was searched for"))
+    monkeypatch.setattr(
+        "tabulae.products.tables.plan.select", lambda *_, **__: pytest.fail("a strategy was searched for")
+    )
     richer = SPEC.replace('budget = "1/2"', 'budget = "2"')
     scaled, margins, page = plans.plan(richer, tmp_path)
     monkeypatch.undo()

@@ -90,6 +90,17 @@ class DrawnMeasurements(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
+@dataclass(frozen=True)
+class QuickMargins:
+    """About the widest half-width of each table's intervals, long before there is a plan; none where nothing is known.
+
+    ``bounds`` says that they are no wider than this.
+    """
+
+    widest: Mapping[str, float]
+    bounds: bool = False
+
+
 class Product(Protocol):
     """One kind of release, for one spec.
 
@@ -106,6 +117,19 @@ class Product(Protocol):
     """Whether counts of areas are the sums of those within them."""
     words_beside: ClassVar[Mapping[str, tuple[str, ...]]]
     """Of a published table, the columns of words that follow from its key."""
+
+    @staticmethod
+    def quick_margins(spec: Spec, like: Any, seconds: float) -> QuickMargins:
+        """Margins of a plan that is still to be made, within about so many seconds; public, as the plan is.
+
+        ``like`` is the plan of a spec that differs in its budget alone; None where there is none.
+        """
+        ...
+
+    @staticmethod
+    def plan_like(spec: Spec, like: Any) -> Any:
+        """The plan of a spec that differs from that of another plan in its budget alone."""
+        ...
 
     def prepare(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
         """Plan: from what an interrupted run left, from a saved plan, or anew."""
@@ -210,6 +234,14 @@ def errors_table(rows: Iterable[tuple[str, str | None, float, float, float | Non
     return pa.table(
         {name: pa.array(each, kind) for name, each, kind in zip(names, columns, kinds, strict=True)}
     )
+
+
+def widest_margins(errors: pa.Table) -> dict[str, float]:
+    """The widest margin of each table of such errors."""
+    widest: dict[str, float] = {}
+    for row in errors.to_pylist():
+        widest[row["table"]] = max(row["margin"], widest.get(row["table"], 0.0))
+    return widest
 
 
 def promise_fact(spec: Spec) -> tuple[str, str]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from math import isfinite, sqrt
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from ..products.tables.plan import Plan
 from ..report.numbers import significant
 from ..report.plan_page import plan_page
 from ..spec import Spec
-from ..strategy import law_variances
 from .document import put, remove
 
 _QUICK = 0.3  # seconds that a quick strategy may take
@@ -119,7 +116,7 @@ class Plans:
 
     def __init__(self) -> None:
         self._key: object = None
-        self._last: tuple[Any, dict[str, float]] | None = None
+        self._last: Any = None
 
     def plan(self, text: str, folder: Path) -> Iterator[Answer]:
         """The plan of a text, or its mistakes: quick margins, those of the strategy that is asked for, the page."""
@@ -127,29 +124,16 @@ class Plans:
 
     def _planned(self, text: str, folder: Path) -> Iterator[Answer]:
         spec = Spec.from_text(text, folder)
-        if spec.kind != "tables":
-            if spec.kind == "areas" and (bounds := _of_areas(spec)):
-                yield Answer(margins=bounds, last=False)
-            made = plan(spec)
-            margins = _words(_margins(made))
-            yield Answer(margins=margins, last=False)
-            yield Answer(plan_page(made), margins)
-            return
-        # No choice of a strategy looks at the budget, but for one within targets.
-        key = None if spec.targets else (put(text, ("privacy", "budget"), ""), tuple(spec.files.items()))
-        if key is None or key != self._key or self._last is None:
-            with suppress(TabulaeError):  # what ails it is said of the whole plan
-                quick = plan(replace(spec, method=replace(spec.method, tolerance=None, time_limit=_QUICK)))
-                yield Answer(margins=_words(quick.rough_margins, "about "), last=False)
-            made = plan(spec)
-        else:
-            before, margins = self._last
-            made = Plan(spec, before.strategy)
-            scale = sqrt(_variance(made) / _variance(before))
-            yield Answer(margins=_words({n: scale * m for n, m in margins.items()}, "about "), last=False)
-        self._key, self._last = key, (made, made.margins)
-        yield Answer(margins=_words(made.margins), last=False)
-        yield Answer(plan_page(made), _words(made.margins))
+        key = put(text, ("privacy", "budget"), ""), tuple(spec.files.items())
+        like = self._last if key == self._key else None
+        quick = spec.product.quick_margins(spec, None if spec.targets else like, _QUICK)
+        if quick.widest:
+            yield Answer(margins=_words(quick.widest, "at most " if quick.bounds else "about "), last=False)
+        made = plan(spec) if like is None else spec.product.plan_like(spec, like)
+        self._key, self._last = key, made
+        margins = _words(made.margins)
+        yield Answer(margins=margins, last=False)
+        yield Answer(plan_page(made), margins)
 
     def cost(self, text: str, folder: Path, table: int) -> Iterator[Answer]:
         """What a table costs the others: their errors with it, beside those of a plan without it."""
@@ -185,32 +169,6 @@ def _errors(made: Any) -> dict[tuple[str, str | None], float]:
     if isinstance(made, Plan):
         return {(name, None): error for name, error in made.expected.tables.items()}
     return {(row["table"], row["level"]): row["rmse"] for row in made.errors.to_pylist()}
-
-
-def _variance(made: Plan) -> float:
-    """Of the noise of the first block: that of all grows alike with the budget, nearly."""
-    return law_variances(made.strategy, made.spec.table_laws(made.strategy))[0]
-
-
-def _of_areas(spec: Spec) -> dict[str, str]:
-    """Bounds of margins in words, or what they are about where budget or shares are still to be found."""
-    # Its room brings a compiler: only plans of areas wait for it.
-    from ..products.areas.quick import margins_at_targets, quick_margins
-    from ..products.areas.spec.section import geography_of
-
-    geography = geography_of(spec)
-    if geography.sparse is not None:
-        return {}
-    found = margins_at_targets(geography) if spec.open_budget else quick_margins(geography)
-    bounds = {name: bound for name, bound in found.items() if isfinite(bound)}
-    return _words(bounds, "about " if spec.open_budget or geography.open_shares else "at most ")
-
-
-def _margins(made: Any) -> dict[str, float]:
-    widest: dict[str, float] = {}
-    for row in made.errors.to_pylist():
-        widest[row["table"]] = max(row["margin"], widest.get(row["table"], 0.0))
-    return widest
 
 
 def _words(margins: Mapping[str, float], sign: str = "") -> dict[str, str]:

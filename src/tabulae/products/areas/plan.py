@@ -15,7 +15,7 @@ import pyarrow as pa
 from ...privacy import PrivacyLoss
 from ...release.write import LEVEL
 from ...spec import Spec, read_spec
-from ..product import ResourceEstimate, errors_table, nothing_to_save, promise_fact
+from ..product import ResourceEstimate, errors_table, nothing_to_save, promise_fact, widest_margins
 from ..smallest import Smallest
 from .allocation import FoundShares, with_found_shares
 from .needs import DEVIATIONS, resources_of
@@ -118,6 +118,11 @@ class GeographyPlan:
         ``margin`` that of the widest interval at 95 %. ``bound`` is null.
         """
         return errors_table((r.table, r.area_type, r.rmse, r.margin, None) for r in self.table_errors)
+
+    @property
+    def margins(self) -> dict[str, float]:
+        """The widest margin of each table."""
+        return widest_margins(self.errors)
 
     @cached_property
     def levels(self) -> tuple[LevelRow, ...]:

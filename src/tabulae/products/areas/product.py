@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
+from math import isfinite
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +23,7 @@ from ...release.write import LEVEL
 from ...sources.engines.spark import spark_session
 from ...sources.units import UnitRule
 from ...spec import Spec
-from ..product import Charged, ResourceEstimate, no_changes, no_saved_plan, records_of, rules_of
+from ..product import Charged, QuickMargins, ResourceEstimate, no_changes, no_saved_plan, records_of, rules_of
 from .allocation import with_found_shares
 from .constraints import ExactMargin, disclosure_of
 from .count import LeafBound, LeafColumn, SpineCounts, open_spine_records
@@ -32,6 +33,7 @@ from .measure import measure_spine, measure_supported, refuse_contradictions, re
 from .needs import largest_sparse_total, resources_of
 from .plan import MOST_PEOPLE, GeographyPlan, largest_error, plan_geography
 from .publish import spine_faults, spine_text_faults, write_spine
+from .quick import margins_at_targets, quick_margins
 from .sparse.descend import SupportedMeasurements
 from .sparse.store import StoredAnswers, SupportedMeasurementWriter
 from .spec.section import Geography, geography_of
@@ -66,6 +68,20 @@ class AreasProduct:
 
     @staticmethod
     def plan(spec: Spec) -> GeographyPlan:
+        return plan_geography(spec)
+
+    @staticmethod
+    def quick_margins(spec: Spec, like: GeographyPlan | None, seconds: float) -> QuickMargins:
+        """Bounds, or what they are about where budget or shares are still to be found."""
+        geography = geography_of(spec)
+        if geography.sparse is not None:
+            return QuickMargins({})
+        found = margins_at_targets(geography) if spec.open_budget else quick_margins(geography)
+        known = {name: bound for name, bound in found.items() if isfinite(bound)}
+        return QuickMargins(known, bounds=not (spec.open_budget or geography.open_shares))
+
+    @staticmethod
+    def plan_like(spec: Spec, like: GeographyPlan) -> GeographyPlan:
         return plan_geography(spec)
 
     @property

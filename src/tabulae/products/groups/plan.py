@@ -31,7 +31,7 @@ from ...privacy import (
 from ...release.write import LEVEL
 from ...spec import Spec, read_spec
 from ...spec.promise import POSTERIOR
-from ..product import ResourceEstimate, errors_table, nothing_to_save, promise_fact
+from ..product import ResourceEstimate, errors_table, nothing_to_save, promise_fact, widest_margins
 from ..smallest import LevelNeed, Smallest, TargetRow, with_amount
 from .levels import AdaptivePlan, PopulationLevel, epsilon_of
 from .spec import Detailed, LevelRule
@@ -321,6 +321,11 @@ class DetailedPlan:
         ``bound`` is null: no bound from below is known for a table that is chosen by noisy counts.
         """
         return errors_table((r.table, r.level, r.rmse, float(r.margin), None) for r in self.table_errors)
+
+    @property
+    def margins(self) -> dict[str, float]:
+        """The widest margin of each table."""
+        return widest_margins(self.errors)
 
     @cached_property
     def epsilon(self) -> tuple[float, str] | None:

@@ -20,7 +20,16 @@ from ...release.write import write_documents
 from ...sources.units import UnitRule
 from ...spec import Spec
 from ...spec.promise import POSTERIOR
-from ..product import Charged, ResourceEstimate, no_changes, no_saved_plan, records_of, refuse_areas, rules_of
+from ..product import (
+    Charged,
+    QuickMargins,
+    ResourceEstimate,
+    no_changes,
+    no_saved_plan,
+    records_of,
+    refuse_areas,
+    rules_of,
+)
 from .count import GroupCounts, RecordShape, open_group_records
 from .levels import AdaptivePlan, GroupMeasurement, GroupMeasurements
 from .measure import measure_groups
@@ -52,6 +61,15 @@ class GroupsProduct:
 
             check_groups_drawn(made.adaptive)
         return made
+
+    @staticmethod
+    def quick_margins(spec: Spec, like: DetailedPlan | None, seconds: float) -> QuickMargins:
+        """None: the plan is as quick."""
+        return QuickMargins({})
+
+    @staticmethod
+    def plan_like(spec: Spec, like: DetailedPlan) -> DetailedPlan:
+        return GroupsProduct.plan(spec)
 
     @cached_property
     def adaptive(self) -> AdaptivePlan:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
+from math import sqrt
 from os import PathLike, urandom
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...domain import Invariants, Workload, describe_row_space
-from ...errors import InvalidArgument, NotEstimable, Problem, SpecError, Unsupported
+from ...errors import InvalidArgument, NotEstimable, Problem, SpecError, TabulaeError, Unsupported
 from ...estimation import Estimate, estimate
 from ...estimation._estimate import NonNegative
 from ...measurement import Measurement
@@ -27,7 +28,8 @@ from ...release.staging import PLAN
 from ...sources.units import UnitRule
 from ...spec import Spec
 from ...spec.promise import POSTERIOR
-from ..product import Charged, ResourceEstimate, records_of, refuse_areas, rules_of, unit_rule
+from ...strategy import law_variances
+from ..product import Charged, QuickMargins, ResourceEstimate, records_of, refuse_areas, rules_of, unit_rule
 from .changes import comparable, table_changes
 from .count import Counts, tabulate
 from .draws import check_drawn, draws_faults, read_draws, write_draws
@@ -133,6 +135,21 @@ class TablesProduct:
         if spec.method.estimate == POSTERIOR:
             rehearse(made)
         return made
+
+    @staticmethod
+    def quick_margins(spec: Spec, like: Plan | None, seconds: float) -> QuickMargins:
+        if like is not None:
+            scale = sqrt(_variance(Plan(spec, like.strategy)) / _variance(like))
+            return QuickMargins({name: scale * margin for name, margin in like.margins.items()})
+        with suppress(TabulaeError):  # what ails it is said of the plan itself
+            quick = replace(spec.method, tolerance=None, time_limit=seconds)
+            return QuickMargins(TablesProduct.plan(replace(spec, method=quick)).rough_margins)
+        return QuickMargins({})
+
+    @staticmethod
+    def plan_like(spec: Spec, like: Plan) -> Plan:
+        """With the same strategy: but for one within targets, no choice of a strategy looks at the budget."""
+        return TablesProduct.plan(spec) if spec.targets else Plan(spec, like.strategy)
 
     def prepare(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
         if (partial / PLAN).exists():
@@ -352,6 +369,11 @@ def check_earlier(plan: Plan) -> None:
         made.solution  # noqa: B018  (made here to learn whether there is one)
     except (InvalidArgument, Unsupported) as error:
         raise SpecError([Problem("earlier", str(error))], str(spec.path or "spec")) from None
+
+
+def _variance(plan: Plan) -> float:
+    """Of the noise of the first block: that of all grows alike with the budget, nearly."""
+    return law_variances(plan.strategy, plan.spec.table_laws(plan.strategy))[0]
 
 
 def _made_up(plan: Plan) -> Counts:
