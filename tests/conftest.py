@@ -66,7 +66,7 @@ def no_plug_is_pulled() -> Iterator[None]:
 def commands_built_once() -> Iterator[None]:
     """The command line is put together once, as in a process of its own, and not for every call."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
+        patch.setattr(typer.testing, "_get_command", cache(vars(typer.testing)["_get_command"]))
         yield
 
 

@@ -177,7 +177,7 @@ def test_strategies_for_targets_are_charged_for_all_that_neighbours_change(neigh
     ]
     workload, targets = tb.Workload(MADE, tables), tb.Targets(rmse={"owners": 4, "children": 1})
     strategy = tb.select(workload, method="opt0", objective=targets, neighbours=neighbours)
-    units = np.array([made_seats(*own, p) for *own, p in itertools.product(range(2), range(2), PEOPLE)])
+    units = np.array([made_seats(*one) for one in itertools.product(range(2), range(2), PEOPLE)])
     exchanged = np.unique((units[:, None] - units[None]).reshape(-1, units.shape[1]), axis=0)
     moved = exchanged if neighbours == "replace" else CHANGES[neighbours]
     declared = strategy.sensitivity(neighbours).power * K**strategy.norm
@@ -208,7 +208,8 @@ def test_what_a_table_costs_one_person(
 ) -> None:
     """The table of constants of the theorem, in parts of a household: each attained by an enumerated change."""
     workload = tb.Workload(MADE, [made_table("t", names, 1, of_units=of_units)])
-    for noise, wanted in (("laplace", laplace), ("gaussian", gaussian)):
+    wanted_of: dict[Any, int] = {"laplace": laplace, "gaussian": gaussian}
+    for noise, wanted in wanted_of.items():
         strategy = tb.select(workload, noise=noise, method="workload")
         scale = strategy.blocks[0].scale * Fraction(2) ** (strategy.norm * strategy.blocks[0].exponent)
         rows = Fraction(1 if of_units else K) ** strategy.norm
