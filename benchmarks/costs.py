@@ -1,6 +1,7 @@
 """What a run takes beside what `plan` said: seconds of a core, memory and disk, over a dozen kinds of release.
 
 python -m benchmarks.costs SCRATCH [--only NAME ...]     writes benchmarks/results/costs.csv; about eight minutes
+python -m benchmarks.costs SCRATCH --first               prints what a first release of areas takes, and a second
 
 Each spec is planned with ``--json``, which says what the run will take, and run, in processes of their own. Compiled
 code is kept in SCRATCH between runs; before a spec that compiles is measured it is run once.
@@ -301,6 +302,19 @@ def measured(name: str, scratch: Path) -> dict[str, object]:
     return dict(zip(COLUMNS, (name, kind, records, *(f"{n:.2f}" for n in numbers)), strict=True))
 
 
+def first_and_second(scratch: Path) -> tuple[float, float]:
+    """Seconds of processor time of Rhode Island by 16 cells: where nothing is compiled yet, and again."""
+    folder = scratch / "first"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    spec, _ = rhode_island("bluedown")(folder)
+    os.environ["NUMBA_CACHE_DIR"] = str(folder / "compiled")
+    first, second = (
+        Cost.of(tabulae("run", str(spec), "--out", str(folder / name))) for name in ("one", "two")
+    )
+    return first.cpu, second.cpu
+
+
 def main() -> None:
     """Plan and run them; the table."""
     parser = argparse.ArgumentParser(
@@ -308,9 +322,13 @@ def main() -> None:
     )
     parser.add_argument("scratch", type=Path)
     parser.add_argument("--only", nargs="+", choices=SPECS, help="print these, and record nothing")
+    parser.add_argument("--first", action="store_true", help="print what compiling costs, and nothing else")
     add_force(parser)
     asked = parser.parse_args()
     asked.scratch.mkdir(parents=True, exist_ok=True)
+    if asked.first:
+        print("first {:.1f} s, second {:.1f} s".format(*first_and_second(asked.scratch.resolve())))
+        return
     os.environ["NUMBA_CACHE_DIR"] = str(asked.scratch.resolve() / "compiled")
     rows = []
     for name in asked.only or SPECS:

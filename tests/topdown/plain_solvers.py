@@ -25,7 +25,8 @@ def in_plain_arrays(*, plain: bool = True) -> Iterator[None]:
             patch.setattr(admm, "alternating_directions", plain_admm)
             patch.setattr(projected_gradient, "projected_gradient", plain_gradient)
             for name in (
-                "to_fixed_point", "fractional_arcs", "cancel_cycles", "first_violation", "meet_limits", "move_cells"
+                "to_fixed_point", "fractional_arcs", "many_open", "raise_keys", "add_up", "cancel_cycles", "incidence",
+                "next_open", "turn_cycle", "first_violation", "meet_limits", "move_cells",
             ):  # fmt: skip
                 source = getattr(rounding, name).py_func
                 patch.setattr(

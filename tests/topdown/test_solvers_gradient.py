@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.topdown.kernels import callable_of
 from tests.topdown.plain_solvers import curvature_bound, in_plain_arrays, plain_gradient
 from tests.topdown.solver_cases import dense_precision, divisions, possible, random_division
 
@@ -23,7 +22,7 @@ def test_coefficients_add_up_to_the_matrices(seed, sizes):
     dense = [rng.standard_normal((2, 2)) for _ in range(algebra.kinds)]
     dense = [g @ g.T for g in dense]
     matrices = np.sum([algebra.term(g, kept) for kept, g in enumerate(dense)], axis=0)
-    found = callable_of(projected_gradient.coefficients)(matrices[None], np.array(sizes, np.int64))
+    found = projected_gradient.coefficients(matrices[None], sizes)
     np.testing.assert_allclose(found[:, 0], dense, atol=1e-9 * (1 + np.abs(matrices).max()))
 
 

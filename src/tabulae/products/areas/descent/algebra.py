@@ -12,7 +12,7 @@ from ..compiled import njit
 from .limits import FREE, NO_LIMIT
 
 _HOW = {"cache": True, "nogil": True, "error_model": "numpy"}
-solver = njit(**_HOW)
+solver = njit(**_HOW, no_cfunc_wrapper=True)
 """Compiled once and kept on disk; leaves other threads free to run; one fixed order of evaluation."""
 
 kernel = njit(**_HOW, no_cpython_wrapper=True, no_cfunc_wrapper=True)

@@ -1,13 +1,18 @@
 """Dividing a parent's counts where only zero limits the children: an accelerated projected gradient.
 
-In compiled code cells that can be more than 0 lie side by side, and for each of them all children: shape (E, n).
+Cells where the parent counts somebody lie side by side, and for each of them all children: shape (E, n). What is done
+once is done in arrays; the steps are compiled.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
 import numpy as np
 
-from .algebra import kernel, least_curvature, solver
+from .algebra import kernel, solver
 from .limits import Division
 
 STEPS = 500
@@ -37,7 +42,7 @@ NOWHERE = -1e300
 def projected_gradient(division: Division, allowed: np.ndarray) -> tuple[np.ndarray, int, float] | None:
     """Solve a division: the counts, steps, and the gap a child; None where it is too steep.
 
-    Compiled, and without the interpreter's lock.
+    The steps are compiled, and without the interpreter's lock.
 
     What the children may be is a product over cells of simplices {x >= 0, sum_v x[v, c] = total[c]}. With D the row
     sums of |H|, restricted to cells where the total is not 0, diag(D) - H is positive semidefinite, so that each step
@@ -55,183 +60,219 @@ def projected_gradient(division: Division, allowed: np.ndarray) -> tuple[np.ndar
     "Revisiting Frank-Wolfe".
     """
     assert division.total is not None
+    k = len(division.total)
+    place, dense = np.divmod(np.flatnonzero(division.total.T), k)
+    total = division.total[dense, place].astype(float)
+    precision = np.ascontiguousarray(division.precision, float)
+    terms = Terms.of(precision.tobytes(), precision.shape, division.algebra.symmetric)
+    steepest = STEEPEST * terms.least
+    if (np.bincount(dense, minlength=k) * terms.alone > steepest[:, None]).any():
+        return None
+    which, may = division.which, np.ascontiguousarray(allowed.T[dense])
+    matrices, sizes = terms.matrices(which)
+    sums = terms.sums(place, dense, which.size)
+    x = may.astype(float)
+    curvature = np.empty_like(x)
+    slope_of(x, *sizes, *sums, curvature)
+    if (curvature > np.where(may, steepest[which], np.inf)).any():
+        return None
+    step = np.divide(1.0, curvature, out=np.zeros_like(x), where=may)
+    b = np.ascontiguousarray(division.linear[:, dense, place].T, float)
+    x *= (total / np.maximum(x.sum(axis=1), 1.0))[:, None]
+    rows, shift, z = np.zeros((3, *x.shape)), np.zeros(len(x)), np.zeros(which.size)
+    turn, gap = descend(x, b, total, step, GAP, STEPS, rows, shift, z, *matrices, *sums)
     found = np.zeros(division.linear.shape)
-    turn, gap = divide_plain(
-        np.array(division.algebra.symmetric, np.int64),
-        np.ascontiguousarray(division.total, float),
-        np.ascontiguousarray(division.precision, float),
-        np.ascontiguousarray(division.which, np.int64),
-        np.ascontiguousarray(division.linear, float),
-        np.ascontiguousarray(allowed),
-        STEEPEST,
-        GAP,
-        STEPS,
-        found,
-    )
-    return None if turn == 0 else (found, turn, gap)
+    found[:, dense, place] = x.T
+    return found, turn, gap
 
 
-@kernel
-def coefficients(precision, sizes):
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """H of all children as terms: each adds cells up to sums, mixes those of a group, and gives them back.
+
+    Cells go together where they agree on the attributes of the term; a group holds one sum for each dense cell.
+
+    Attributes:
+        each: shape (terms, m, k, k): the coefficients of terms that are not all 0.
+        shared: shape (terms, k, k): one matrix a term for all children, where all m say the same where they overlap.
+        keys: shape (terms, N): the number of each place among those that differ in the attributes of the term.
+        whole: whether the last term has all attributes: every cell is its own sum, in their order.
+        alone: shape (m, k): the absolute coefficient of everything.
+        least: shape (m,): about the least eigenvalue of each H, which is of the finest kind; infinite where H is 0.
+    """
+
+    each: np.ndarray
+    shared: np.ndarray | None
+    keys: np.ndarray
+    whole: bool
+    alone: np.ndarray
+    least: np.ndarray
+
+    @classmethod
+    @lru_cache(1 << 8)
+    def of(cls, given: bytes, shape: tuple[int, ...], sizes: tuple[int, ...]) -> Terms:
+        """Of matrices, which many divisions share."""
+        precision = np.frombuffer(given).reshape(shape)
+        finest = precision[:, -1]
+        inside = np.diagonal(finest, axis1=1, axis2=2) > 0
+        inverse = np.linalg.inv(finest + (~inside)[:, :, None] * np.eye(shape[-1]))
+        largest = (np.diagonal(inverse, axis1=1, axis2=2) * inside).max(axis=1)
+        least = np.divide(1.0, largest, out=np.full(largest.size, np.inf), where=largest > 0)
+        each = coefficients(precision, sizes)
+        used = np.flatnonzero(each.any(axis=(1, 2, 3)))
+        seen = inside[:, :, None] & inside[:, None, :]
+        high, low = (
+            fold(np.where(seen, each[used], none), axis=1)
+            for fold, none in ((np.max, -np.inf), (np.min, np.inf))
+        )
+        return cls(
+            each[used],
+            None if (high > low).any() else np.where(seen.any(axis=0), high, 0.0),
+            _keys(sizes)[used],
+            bool(used.size) and int(used[-1]) == len(each) - 1,
+            np.abs(np.diagonal(each[0], axis1=1, axis2=2)),
+            least,
+        )
+
+    def matrices(self, which: np.ndarray) -> tuple[tuple[bool, np.ndarray, np.ndarray], ...]:
+        """Of H, and of |H|: whether one matrix serves all children, it, and else those of each, (terms, k, k, n)."""
+        if self.shared is not None:
+            none = np.empty((*self.shared.shape, 0))
+            return (True, self.shared, none), (True, np.abs(self.shared), none)
+        spread = np.ascontiguousarray(self.each[:, which].transpose(0, 2, 3, 1))
+        none = np.empty((len(spread), 0, 0))
+        return (False, none, spread), (False, none, np.abs(spread))
+
+    def sums(self, place: np.ndarray, dense: np.ndarray, children: int) -> tuple[Any, ...]:
+        """What cells go into which sums, and room for the sums.
+
+        Returns:
+            slot: shape (terms, E): the sum that each cell goes into.
+            of_dense: shape (sums,): whose dense cell it is.
+            starts: shape (groups + 1,): where the sums of each group begin.
+            first: shape (terms + 1,): where the groups of each term begin.
+            whole: as it is here.
+            added, mixed: shape (sums, n).
+        """
+        (terms, places), k = self.keys.shape, self.each.shape[-1]
+        number, slot = np.empty((places, k), np.int64), np.empty((terms, place.size), np.int64)
+        of_dense, starts = np.empty(slot.size, np.int64), np.empty(slot.size + 1, np.int64)
+        first = np.empty(terms + 1, np.int64)
+        slots = slots_of(self.keys, place, dense, number, slot, of_dense, starts, first)
+        added, mixed = np.empty((2, slots, children))
+        return slot, of_dense, starts, first, self.whole, added, mixed
+
+
+def coefficients(precision: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     """G of each term ``G (x) E_1 ... E_s`` with which the sum has these matrices: shape (terms, m, k, k).
 
     Term U has E_a = I for the attributes a in U. M[S] is the sum over U that hold S of c_U G_U, c_U the product of
     the sizes of the others; so c_U G_U is the alternating sum of M[S] over S that hold U.
     """
-    m, kinds, k, _ = precision.shape
-    found = np.zeros((kinds, m, k, k))
-    for c in range(m):
-        scale = 0.0
-        for d in range(k):
-            scale = max(scale, precision[c, 0, d, d])
-        for term in range(kinds):
-            ones = 1.0
-            for a in range(sizes.size):
-                if (term >> a) & 1 == 0:
-                    ones *= sizes[a]
-            for i in range(k):
-                for j in range(k):
-                    g = alternating(precision[c, :, i, j], term)
-                    found[term, c, i, j] = g / ones if abs(g) > NEGLIGIBLE * scale else 0.0
+    signs, ones = _alternating(sizes)
+    found = np.zeros((len(ones), *precision[:, 0].shape))
+    for kind, sign in enumerate(signs.T):
+        found += sign[:, None, None, None] * precision[:, kind]
+    scale = np.diagonal(precision[:, 0], axis1=1, axis2=2).max(axis=1, initial=0.0)
+    found[np.abs(found) <= NEGLIGIBLE * scale[:, None, None]] = 0.0
+    return found / ones[:, None, None, None]
+
+
+@lru_cache
+def _alternating(sizes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The sign of each kind in each term, shape (terms, kinds), and c of each term."""
+    terms = range(1 << len(sizes))
+    signs = [
+        [(-1.0) ** (kind ^ term).bit_count() if kind & term == term else 0.0 for kind in terms]
+        for term in terms
+    ]
+    ones = [float(np.prod([n for a, n in enumerate(sizes) if not term >> a & 1])) for term in terms]
+    return np.array(signs), np.array(ones)
+
+
+@lru_cache
+def _keys(sizes: tuple[int, ...]) -> np.ndarray:
+    """For each term the number of each place among those that differ in its attributes: shape (terms, N)."""
+    places = (
+        np.array(np.unravel_index(np.arange(int(np.prod(sizes))), sizes))
+        if sizes
+        else np.zeros((0, 1), np.int64)
+    )
+    found = np.zeros((1 << len(sizes), places.shape[1]), np.int64)
+    for term, keys in enumerate(found):
+        for a, n in enumerate(sizes):
+            if term >> a & 1:
+                keys *= n
+                keys += places[a]
     return found
 
 
-@kernel
-def alternating(values, term):
-    """The sum of values[S] over sets S that hold a set, with the sign of the number of further members."""
-    found = 0.0
-    for kind in range(values.size):
-        if kind & term == term:
-            sign, more = 1.0, kind ^ term
-            while more > 0:
-                sign, more = -sign, more & (more - 1)
-            found += sign * values[kind]
-    return found
-
-
-@kernel
-def one_for_all(each, which, allowed, shared):
-    """Whether one matrix a term serves all children, who then differ in allowed cells alone; it goes to ``shared``."""
-    terms, k = shared.shape[0], shared.shape[1]
-    known = np.zeros((k, k), np.bool_)
-    for v in range(which.size):
-        for i in range(k):
-            for j in range(k):
-                if allowed[v, i] and allowed[v, j]:
-                    for t in range(terms):
-                        g = each[t, which[v], i, j]
-                        if known[i, j] and shared[t, i, j] != g:
-                            return False
-                        shared[t, i, j] = g
-                    known[i, j] = True
-    return True
-
-
-@kernel
-def spread_of(each, which, same):
-    """The coefficients of each child side by side, where they are not the same; and which terms are not all 0."""
-    terms, m, k, _ = each.shape
-    spread, used = np.zeros((terms, k, k, 0 if same else which.size)), np.zeros(terms, np.bool_)
-    for t in range(terms):
-        for i in range(k):
-            for j in range(k):
-                for c in range(m):
-                    used[t] |= each[t, c, i, j] != 0.0
-                for v in range(spread.shape[3]):
-                    spread[t, i, j, v] = each[t, which[v], i, j]
-    return spread, used
-
-
-@kernel
-def cells_of(total):
-    """The places and dense cells where the total is not 0, by place."""
-    k, N = total.shape
-    cell, dense = np.empty(k * N, np.int64), np.empty(k * N, np.int64)
-    count = 0
-    for c in range(N):
-        for d in range(k):
-            if total[d, c] > 0:
-                cell[count], dense[count] = c, d
-                count += 1
-    return cell[:count].copy(), dense[:count].copy()
-
-
-@kernel
-def slots_of(term, sizes, cell, dense, number, slot, of_dense, starts):
-    """The sums that a term takes: which sum each cell goes into, whose dense cell, where groups begin, how many.
-
-    Cells go together where they agree on the attributes of the term; a group holds one sum for each dense cell.
-    """
-    for g in range(number.shape[0]):
-        for d in range(number.shape[1]):
-            number[g, d] = -1
-    for e in range(cell.size):
-        rest, stride, key = cell[e], 1, 0
-        for back in range(sizes.size):
-            a = sizes.size - 1 - back
-            if (term >> a) & 1 == 1:
-                key += stride * (rest % sizes[a])
-                stride *= sizes[a]
-            rest //= sizes[a]
-        slot[e] = key
-        number[key, dense[e]] = 0
+@solver
+def slots_of(keys, place, dense, number, slot, of_dense, starts, first):
+    """Number the sums that terms take, by term, group and dense cell; how many there are. See :meth:`Terms.sums`."""
     slots, groups = 0, 0
-    for g in range(number.shape[0]):
-        starts[groups] = slots
-        for d in range(number.shape[1]):
-            if number[g, d] == 0:
-                of_dense[slots] = d
-                number[g, d] = slots
-                slots += 1
-        if slots > starts[groups]:
-            groups += 1
-    starts[groups] = slots
-    for e in range(cell.size):
-        slot[e] = number[slot[e], dense[e]]
-    return groups
+    for t in range(keys.shape[0]):
+        first[t] = groups
+        for g in range(number.shape[0]):
+            for d in range(number.shape[1]):
+                number[g, d] = -1
+        for e in range(place.size):
+            number[keys[t, place[e]], dense[e]] = 0
+        for g in range(number.shape[0]):
+            starts[groups] = slots
+            for d in range(number.shape[1]):
+                if number[g, d] == 0:
+                    of_dense[slots], number[g, d] = d, slots
+                    slots += 1
+            if slots > starts[groups]:
+                groups += 1
+        for e in range(place.size):
+            slot[t, e] = number[keys[t, place[e]], dense[e]]
+    first[keys.shape[0]], starts[groups] = groups, slots
+    return slots
 
 
 @kernel
-def mix(x, same, shared, each, of_dense, starts, groups, out):
-    """Add, within each group, the sums x times coefficients to ``out``."""
-    n = x.shape[1]
-    for g in range(groups):
+def mix(x, same, shared, each, dense, starts, first, last, out):
+    """Add, within each group, the sums x times coefficients to ``out``; sums are numbered from the first group's."""
+    n, base = x.shape[1], starts[first]
+    for g in range(first, last):
         for i in range(starts[g], starts[g + 1]):
-            to = out[i]
+            to = out[i - base]
             for j in range(starts[g], starts[g + 1]):
-                row = x[j]
+                row = x[j - base]
                 if same:
-                    weight = shared[of_dense[i], of_dense[j]]
+                    weight = shared[dense[i], dense[j]]
                     if weight != 0.0:
                         for v in range(n):
                             to[v] += weight * row[v]
                 else:
-                    weights = each[of_dense[i], of_dense[j]]
+                    weights = each[dense[i], dense[j]]
                     for v in range(n):
                         to[v] += weights[v] * row[v]
 
 
-@kernel
-def slope_of(x, same, shared, each, used, slot, of_dense, starts, groups, sums, mixed, out):
-    """H x, a term at a time: sums over its groups, mixed by its matrix, given back to their cells."""
+@solver
+def slope_of(x, same, shared, each, slot, dense, starts, first, whole, added, mixed, out):
+    """H x, a term at a time."""
     E, n = x.shape
     for e in range(E):
         for v in range(n):
             out[e, v] = 0.0
-    for t in range(used.size):
-        if not used[t]:
+    for t in range(slot.shape[0]):
+        begin, end = first[t], first[t + 1]
+        if whole and t == slot.shape[0] - 1:
+            mix(x, same, shared[t], each[t], dense, starts, begin, end, out)
             continue
-        if t == used.size - 1:  # of all attributes: every cell is its own sum, in their order
-            mix(x, same, shared[t], each[t], of_dense[t], starts[t], groups[t], out)
-            continue
-        for s in range(starts[t, groups[t]]):
+        low, high = starts[begin], starts[end]
+        for s in range(low, high):
             for v in range(n):
-                sums[s, v], mixed[s, v] = 0.0, 0.0
+                added[s, v], mixed[s, v] = 0.0, 0.0
         for e in range(E):
-            to, row = sums[slot[t, e]], x[e]
+            to, row = added[slot[t, e]], x[e]
             for v in range(n):
                 to[v] += row[v]
-        mix(sums, same, shared[t], each[t], of_dense[t], starts[t], groups[t], mixed)
+        mix(added[low:high], same, shared[t], each[t], dense, starts, begin, end, mixed[low:high])
         for e in range(E):
             to, row = out[e], mixed[slot[t, e]]
             for v in range(n):
@@ -311,60 +352,21 @@ def gap_of(x, slope, b, step, total):
     return gap
 
 
-@kernel
-def too_steep(each, least, dense, steepest):
-    """Whether the sum of everything alone is."""
-    for d in range(each.shape[2]):
-        mine = 0
-        for e in dense:
-            mine += e == d
-        for c in range(each.shape[1]):
-            if mine * abs(each[0, c, d, d]) > steepest * least[c]:
-                return True
-    return False
-
-
-@kernel
-def first_point(linear, allowed, total, dense, cell, b, x, t):
-    """b by cells, equal shares of the parent's counts, and those."""
-    n = allowed.shape[0]
-    for e in range(cell.size):
-        holders = 0.0
-        for v in range(n):
-            b[e, v] = linear[v, dense[e], cell[e]]
-            holders += 1.0 if allowed[v, dense[e]] else 0.0
-        t[e] = total[dense[e], cell[e]]
-        for v in range(n):
-            x[e, v] = t[e] / holders if allowed[v, dense[e]] else 0.0
-
-
-@kernel
-def steps_of(allowed, dense, which, least, steepest, x, step):
-    """1 / D, from D = |H| 1 in its place; 0 where not allowed; whether it is too steep."""
-    for e in range(x.shape[0]):
-        for v in range(x.shape[1]):
-            if not allowed[v, dense[e]]:
-                step[e, v] = 0.0
-            elif step[e, v] > steepest * least[which[v]]:
-                return True
-            else:
-                step[e, v] = 1.0 / step[e, v]
-    return False
-
-
-@kernel
+@solver
 def descend(
-    x, b, t, step, tolerance, most, same, shared, spread, used, slot, of_dense, starts, groups, sums, mixed
+    x, b, t, step, tolerance, most, rows, shift, z, same, shared, each, slot, dense, starts, first, whole, added, mixed
 ):  # fmt: skip
-    """The accelerated steps, from x and in its place: steps and gap."""
+    """The accelerated steps, from x and in its place: steps and gap. ``rows``, shift and z are room, all 0."""
     E, n = x.shape
-    before, shift, z = x.copy(), np.zeros(E), np.empty(n)
-    slope, slope_before = np.zeros((E, n)), np.zeros((E, n))
+    before, slope, slope_before = rows[0], rows[1], rows[2]
+    for e in range(E):
+        for v in range(n):
+            before[e, v] = x[e, v]
     momentum, carry, gap, turn = 1.0, 0.0, np.inf, 0
     while turn < most:
         turn += 1
         slope, slope_before = slope_before, slope
-        slope_of(x, same, shared, spread, used, slot, of_dense, starts, groups, sums, mixed, slope)
+        slope_of(x, same, shared, each, slot, dense, starts, first, whole, added, mixed, slope)
         gap = gap_of(x, slope, b, step, t)
         if gap <= tolerance * n:
             break
@@ -380,43 +382,3 @@ def descend(
             further = (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum)) / 2.0
             carry, momentum = (momentum - 1.0) / further, further
     return turn, gap / n
-
-
-@solver
-def divide_plain(sizes, total, precision, which, linear, allowed, steepest, tolerance, most, out):
-    """Accelerated projected gradient for one division, into ``out``: steps and gap.
-
-    No steps are taken, and 0 returned, where the ratio of curvatures is over ``steepest``.
-    """
-    n, k, N = linear.shape
-    cell, dense = cells_of(total)
-    E = cell.size
-    each, least = coefficients(precision, sizes), least_curvature(precision)
-    terms = each.shape[0]
-    if too_steep(each, least, dense, steepest):
-        return 0, np.inf
-    shared = np.zeros((terms, k, k))
-    same = one_for_all(each, which, allowed, shared)
-    spread, used = spread_of(each, which, same)
-    slot, of_dense = np.empty((terms, E), np.int64), np.empty((terms, E), np.int64)
-    starts, groups = np.empty((terms, N + 1), np.int64), np.zeros(terms, np.int64)
-    number = np.empty((N, k), np.int64)
-    for t in range(terms):
-        if used[t]:
-            groups[t] = slots_of(t, sizes, cell, dense, number, slot[t], of_dense[t], starts[t])
-    x, b, step, t_ = np.empty((E, n)), np.empty((E, n)), np.empty((E, n)), np.empty(E)
-    sums, mixed = np.empty((E, n)), np.empty((E, n))
-    for e in range(E):
-        for v in range(n):
-            x[e, v] = 1.0 if allowed[v, dense[e]] else 0.0
-    slope_of(x, same, np.abs(shared), np.abs(spread), used, slot, of_dense, starts, groups, sums, mixed, step)
-    if steps_of(allowed, dense, which, least, steepest, x, step):
-        return 0, np.inf
-    first_point(linear, allowed, total, dense, cell, b, x, t_)
-    turn, gap = descend(
-        x, b, t_, step, tolerance, most, same, shared, spread, used, slot, of_dense, starts, groups, sums, mixed
-    )  # fmt: skip
-    for e in range(E):
-        for v in range(n):
-            out[v, dense[e], cell[e]] = x[e, v]
-    return turn, gap

@@ -1,14 +1,20 @@
 """Controlled rounding in whole numbers, people times 2^30, whose inner loops are compiled.
 
-Each of these stands alone, so that its ``py_func``, the same source without compilation, gives the same bits.
+The ``py_func`` of each, the same source without compilation, gives the same bits.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import numpy as np
 
 from ..compiled import njit
 from .limits import Division
+
+solver = partial(njit, cache=True, nogil=True, no_cfunc_wrapper=True)
+kernel = partial(solver, no_cpython_wrapper=True)
+"""For what solvers alone call, as in :mod:`.algebra`."""
 
 BITS = 30
 ONE = 1 << BITS
@@ -20,19 +26,16 @@ MOST = 1 << 31
 """More people than are divided at a time: sums of that many stay below 2^63."""
 
 
-@njit(cache=True, nogil=True)
-def to_fixed_point(x, allowed, total, rooted, inner, q):  # noqa: C901
-    """Write x (n, cells) into q, which is 0, times ONE, and make columns add up to their totals.
+@solver
+def to_fixed_point(x, allowed, total, left, rooted, inner, q):  # noqa: C901
+    """Write x (n, cells) into q, which is 0, times ONE, and make columns add up to their totals, which are in ``left``.
 
     A column that holds twice its total takes no more, so that no sum leaves 64 bits, whatever x is.
     What is missing or over goes to the largest counts of the column, first of all to those that are not whole.
     Returns 0, or 1 where a column cannot be divided, or 2 where x is not finite or there are too many people.
     """
     n, cells = x.shape
-    left, people = np.zeros(cells, np.int64), 0.0
-    if not rooted:
-        for c in range(cells):
-            left[c] = total[c] * ONE
+    people = 0.0
     for v in range(n):
         for d in range(cells // inner):
             if not allowed[v, d]:
@@ -65,8 +68,8 @@ def to_fixed_point(x, allowed, total, rooted, inner, q):  # noqa: C901
     return 0
 
 
-@njit(cache=True, nogil=True)
-def fractional_arcs(q, allowed, sizes, part, group, groups, use_part, use_group, rooted):  # noqa: C901
+@solver
+def fractional_arcs(q, sizes, part, group, groups, use_part, use_group, rooted):  # noqa: C901
     """The sums that are not whole, as arcs of a network in which flow is conserved up to whole numbers.
 
     The arc of a cell runs from its column to the sum that it is part of, the arc of a sum to the next sum, and the
@@ -74,7 +77,7 @@ def fractional_arcs(q, allowed, sizes, part, group, groups, use_part, use_group,
     (rooted). A sum with a single part that is not whole shares that part's arc, which then counts several times.
 
     Args:
-        q: shape (n, cells); 0 where not allowed, shape (n, dense cells).
+        q: shape (n, cells); 0 where not allowed.
         sizes: of the symmetric attributes: dividing a cell by the last gives the prefix without it, and so on.
         part: shape (dense cells,).
         group: shape (n, parts), below groups.
@@ -87,59 +90,30 @@ def fractional_arcs(q, allowed, sizes, part, group, groups, use_part, use_group,
         count: the number of vertices.
     """
     n, cells = q.shape
-    inner = cells // allowed.shape[1]
-    fractional = 0
-    for v in range(n):
-        for d in range(cells // inner):
-            if allowed[v, d]:
-                for c in range(d * inner, (d + 1) * inner):
-                    fractional += (q[v, c] & MASK) != 0
-    steps = sizes.size + 3
-    most = fractional * (steps + 1)
+    steps, span = sizes.size + 3, max(cells, group.shape[1], groups)
+    most = many_open(q) * (steps + 1)
     tail, head = np.empty(most, np.int64), np.empty(most, np.int64)
     flow, times, cell = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    span = max(cells, group.shape[1], groups)
     running, key, joined = np.empty(span, np.int64), np.empty(span, np.int64), np.empty(span, np.int64)
-    members, sums, vertex = np.zeros(span, np.int64), np.zeros(span, np.int64), np.empty(span, np.int64)
+    members, sums, vertex = np.empty(span, np.int64), np.empty(span, np.int64), np.empty(span, np.int64)
+    for j in range(span):
+        members[j], sums[j] = 0, 0
     last, count, arcs = cells, cells + 1, 0
     for v in range(n):
-        opened = 0
-        for d in range(allowed.shape[1]):
-            if not allowed[v, d]:
-                continue
-            for c in range(d * inner, (d + 1) * inner):
-                if q[v, c] & MASK:
-                    tail[arcs] = last if rooted else c
-                    flow[arcs], times[arcs], cell[arcs] = q[v, c] & MASK, 1, v * cells + c
-                    running[opened], key[opened] = arcs, c
-                    opened += 1
-                    arcs += 1
+        opened = np.int64(0)
+        for c in range(cells):
+            if q[v, c] & MASK:
+                tail[arcs] = last if rooted else c
+                flow[arcs], times[arcs], cell[arcs] = q[v, c] & MASK, 1, v * cells + c
+                running[opened], key[opened] = arcs, c
+                opened += 1
+                arcs += 1
         for step in range(steps):
-            counted = True
-            made = 0
-            for i in range(opened):
-                j = key[i]
-                if step < sizes.size:
-                    j = j // sizes[sizes.size - 1 - step]
-                elif step == sizes.size:
-                    j, counted = part[j], use_part
-                elif step == sizes.size + 1:
-                    j, counted = group[v, j], use_group
-                else:
-                    j = 0
-                key[i] = j
-                if members[j] == 0:
-                    joined[made] = j
-                    made += 1
-                members[j] += 1
-                sums[j] += flow[running[i]]
-            if not counted:
-                for i in range(made):
-                    members[joined[i]], sums[joined[i]] = 0, 0
+            raise_keys(key, opened, step, sizes, part, group[v])
+            if (step == sizes.size and not use_part) or (step == sizes.size + 1 and not use_group):
                 continue
-            kept = 0
-            for i in range(made):
-                vertex[joined[i]] = -1
+            made = add_up(running, key, opened, flow, members, sums, joined, vertex)
+            kept = np.int64(0)
             for i in range(opened):
                 j, arc = key[i], running[i]
                 if members[j] == 1:
@@ -166,45 +140,69 @@ def fractional_arcs(q, allowed, sizes, part, group, groups, use_part, use_group,
     return tail[:arcs], head[:arcs], flow[:arcs], times[:arcs], cell[:arcs], count
 
 
-@njit(cache=True, nogil=True)
-def cancel_cycles(tail, head, flow, times, count):  # noqa: C901
+@kernel
+def many_open(q):
+    """How many cells are not whole."""
+    found = 0
+    for v in range(q.shape[0]):
+        for c in range(q.shape[1]):
+            found += (q[v, c] & MASK) != 0
+    return found
+
+
+@kernel
+def raise_keys(key, opened, step, sizes, part, group):
+    """From the sum that each open arc ends in to the next sum: a prefix, a dense cell's part, its group, all."""
+    for i in range(opened):
+        if step < sizes.size:
+            key[i] //= sizes[sizes.size - 1 - step]
+        elif step == sizes.size:
+            key[i] = part[key[i]]
+        else:
+            key[i] = group[key[i]] if step == sizes.size + 1 else 0
+
+
+@kernel
+def add_up(running, key, opened, flow, members, sums, joined, vertex):
+    """Add open arcs up to their sums: which sums, into ``joined``, and how many; none has a vertex yet."""
+    made = 0
+    for i in range(opened):
+        j = key[i]
+        if members[j] == 0:
+            joined[made], vertex[j] = j, -1
+            made += 1
+        members[j] += 1
+        sums[j] += flow[running[i]]
+    return made
+
+
+@solver
+def cancel_cycles(tail, head, flow, times, count):
     """Move flow around cycles of arcs that are not whole until every arc is at 0 or ONE. Changes flow in place.
 
     An arc's cost is its distance from where it began, which rises by ``1 - 2 flow`` from floor to ceiling. Each cycle
     is turned the way that costs less, until one of its arcs is whole: an arc's first flow decides its cost for good.
     """
-    arcs = tail.size
-    cost = np.empty(arcs, np.int64)
-    start = np.zeros(count + 1, np.int64)
-    for e in range(arcs):
+    cost = np.empty(tail.size, np.int64)
+    for e in range(tail.size):
         cost[e] = times[e] * (ONE - 2 * flow[e])
-        start[tail[e] + 1] += 1
-        start[head[e] + 1] += 1
+    first, ends = np.empty(count + 1, np.int64), np.empty(count + 1, np.int64)
+    at, place = np.empty(2 * tail.size, np.int64), np.empty(count, np.int64)
+    incidence(tail, head, first, ends, at)
     for u in range(count):
-        start[u + 1] += start[u]
-    at, ends = np.empty(2 * arcs, np.int64), start[:count].copy()
-    for e in range(arcs):
-        at[ends[tail[e]]] = e
-        ends[tail[e]] += 1
-        at[ends[head[e]]] = e
-        ends[head[e]] += 1
-    first, place = start[:count].copy(), np.full(count, -1, np.int64)
+        place[u] = -1
     path, way = np.empty(count + 1, np.int64), np.empty(count + 1, np.int64)
-    for origin in range(arcs):
+    for origin in range(tail.size):
         if flow[origin] == 0 or flow[origin] == ONE:
             continue
-        path[0], top, last = tail[origin], 0, -1
+        path[0], top, last = tail[origin], np.int64(0), np.int64(-1)
         place[path[0]] = 0
         while True:
             u = path[top]
-            i = first[u]
-            while i < ends[u] and (flow[at[i]] == 0 or flow[at[i]] == ONE):
-                i += 1
+            i = next_open(first[u], ends[u], at, flow)
             first[u] = i
             if i < ends[u] and at[i] == last:
-                i += 1
-                while i < ends[u] and (flow[at[i]] == 0 or flow[at[i]] == ONE):
-                    i += 1
+                i = next_open(i + 1, ends[u], at, flow)
             if i == ends[u]:
                 place[u] = -1
                 if top > 0:
@@ -217,30 +215,66 @@ def cancel_cycles(tail, head, flow, times, count):  # noqa: C901
                 top += 1
                 path[top], place[w], last = w, top, e
                 continue
-            low, along, back, forth = place[w], np.int64(0), np.int64(ONE), np.int64(ONE)
-            for p in range(low, top + 1):
-                e = way[p]
-                if tail[e] == path[p]:
-                    along += cost[e]
-                    forth, back = min(forth, ONE - flow[e]), min(back, flow[e])
-                else:
-                    along -= cost[e]
-                    forth, back = min(forth, flow[e]), min(back, ONE - flow[e])
-            step = forth if along < 0 else -back
-            for p in range(low, top + 1):
-                flow[way[p]] += step if tail[way[p]] == path[p] else -step
-                if p > low:
-                    place[path[p]] = -1
+            low = place[w]
+            turn_cycle(low, top, path, way, tail, cost, flow)
+            for p in range(low + 1, top + 1):
+                place[path[p]] = -1
             top = low
-            last = way[top - 1] if top > 0 else -1
+            last = way[top - 1] if top > 0 else np.int64(-1)
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
+def incidence(tail, head, first, ends, at):
+    """The arcs at each vertex, in their order, into ``at``, and where those of each begin and end."""
+    for u in range(first.size):
+        first[u] = 0
+    for e in range(tail.size):
+        first[tail[e] + 1] += 1
+        first[head[e] + 1] += 1
+    ends[0] = 0
+    for u in range(first.size - 1):
+        first[u + 1] += first[u]
+        ends[u + 1] = first[u + 1]
+    for e in range(tail.size):
+        at[ends[tail[e]]] = e
+        ends[tail[e]] += 1
+        at[ends[head[e]]] = e
+        ends[head[e]] += 1
+
+
+@kernel
+def next_open(i, end, at, flow):
+    """The place of the next arc that is not whole, or the end."""
+    while i < end and (flow[at[i]] == 0 or flow[at[i]] == ONE):
+        i += 1
+    return i
+
+
+@kernel
+def turn_cycle(low, top, path, way, tail, cost, flow):
+    """Move flow along a cycle, the way that costs less, until one of its arcs is whole."""
+    along, back, forth = np.int64(0), np.int64(ONE), np.int64(ONE)
+    for p in range(low, top + 1):
+        e = way[p]
+        if tail[e] == path[p]:
+            along += cost[e]
+            forth, back = min(forth, ONE - flow[e]), min(back, flow[e])
+        else:
+            along -= cost[e]
+            forth, back = min(forth, flow[e]), min(back, ONE - flow[e])
+    step = forth if along < 0 else -back
+    for p in range(low, top + 1):
+        flow[way[p]] += step if tail[way[p]] == path[p] else -step
+
+
+@solver
 def first_violation(z, total, rooted, allowed, inner, part, lower, upper, group, exact):  # noqa: C901
     """0 where z (n, cells) meets everything; else 1 for a column, 2 for a cell, 3 for a part, 4 for an exact sum."""
     n, cells = z.shape
-    left = np.zeros(cells, np.int64)
+    left = np.empty(cells, np.int64)
+    for c in range(cells):
+        left[c] = 0
     for v in range(n):
         for c in range(cells):
             if z[v, c] != 0:
@@ -250,10 +284,12 @@ def first_violation(z, total, rooted, allowed, inner, part, lower, upper, group,
     for c in range(cells):
         if not rooted and left[c] != total[c]:
             return 1
-    parts, groups = np.zeros(lower.shape[1], np.int64), np.zeros(exact.shape[1], np.int64)
+    parts, groups = np.empty(lower.shape[1], np.int64), np.empty(exact.shape[1], np.int64)
     for v in range(n):
-        parts[:] = 0
-        groups[:] = 0
+        for j in range(parts.size):
+            parts[j] = 0
+        for g in range(groups.size):
+            groups[g] = 0
         for d in range(part.size):
             if allowed[v, d]:
                 for c in range(d * inner, (d + 1) * inner):
@@ -268,7 +304,7 @@ def first_violation(z, total, rooted, allowed, inner, part, lower, upper, group,
     return 0
 
 
-@njit(cache=True, nogil=True)
+@solver
 def meet_limits(sums, allowed, part, group, low_part, high_part, low_group, high_group, rooted):  # noqa: C901
     """Change sums (n, k) of dense cells in place until every part and group is within its limits; False if none can.
 
@@ -382,7 +418,7 @@ def meet_limits(sums, allowed, part, group, low_part, high_part, low_group, high
     return True
 
 
-@njit(cache=True, nogil=True)
+@solver
 def move_cells(q, change, inner, rooted):  # noqa: C901
     """Change cells q (n, k * inner) in place so that dense cells change by change (n, k), and columns do not.
 
@@ -465,7 +501,7 @@ def round_division(division: Division, x: np.ndarray) -> np.ndarray:
         raise AssertionError(_FAILED[2])
     allowed, part, lower, upper, group, exact = map(np.ascontiguousarray, _limits(division))
     q = np.zeros((n, k * inner), np.int64)
-    failed = to_fixed_point(x.reshape(n, -1), allowed, total, rooted, inner, q)
+    failed = to_fixed_point(x.reshape(n, -1), allowed, total, total * ONE, rooted, inner, q)
     if failed:
         raise AssertionError(_FAILED[failed])
     if not division.is_plain:
@@ -473,7 +509,7 @@ def round_division(division: Division, x: np.ndarray) -> np.ndarray:
     sizes = np.array([size for size in division.algebra.symmetric if size > 1], np.int64)
     groups, parts = exact.shape[1], np.unique(part).size
     tail, head, flow, times, cell, count = fractional_arcs(
-        q, allowed, sizes, part, group, groups, 1 < parts < k, groups > 1, rooted
+        q, sizes, part, group, groups, 1 < parts < k, groups > 1, rooted
     )
     if not cancel_cycles(tail, head, flow, times, count):
         raise AssertionError("flow is not conserved")
