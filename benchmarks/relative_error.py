@@ -1,7 +1,6 @@
-"""Relative errors on data: benchmarks/results/relative_error.csv and a picture for the docs page.
+"""Relative errors on data: benchmarks/results/relative_error.csv. Of it benchmarks.relative_page makes the docs page.
 
 python -m benchmarks.relative_error            all data sets (about three minutes on one core)
-python -m benchmarks.relative_error --page     the picture and the tables of the page from the CSV
 
 The relative error of an estimate e of a true answer t is ``|e - t| / max(t, s)`` with a sanity bound s: 0.1 % of the
 records, and one record. A workload's is the mean over its queries. Under Gaussian noise an estimate by least squares
@@ -266,25 +265,19 @@ def at_half(results: Sequence[Result], sanity: str) -> dict[tuple[str, str], dic
 
 
 def main() -> None:
-    """Measure and write, or write the page."""
-    parser = argparse.ArgumentParser(
+    """Measure and write."""
+    argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--page", action="store_true", help="the picture and the tables; measure nothing")
-    if not parser.parse_args().page:
-        results = []
-        with threadpool_limits(1):
-            for data, make in DATA.items():
-                counts = make()
-                for case in cases(data):
-                    start = time.process_time()
-                    results += measure(data, case, counts)
-                    print(f"{data:22} {case.name:22} {time.process_time() - start:6.1f} s", flush=True)
-        write(results)
-    from benchmarks.relative_page import draw, write_tables
-
-    draw(at_half(read(), "0.1 %"))
-    write_tables(read())
+    ).parse_args()
+    results = []
+    with threadpool_limits(1):
+        for data, make in DATA.items():
+            counts = make()
+            for case in cases(data):
+                start = time.process_time()
+                results += measure(data, case, counts)
+                print(f"{data:22} {case.name:22} {time.process_time() - start:6.1f} s", flush=True)
+    write(results)
 
 
 if __name__ == "__main__":

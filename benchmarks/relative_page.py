@@ -1,11 +1,14 @@
-"""The picture and the tables of docs/methods/relative-error.md, from what benchmarks.relative_error measured."""
+"""The picture and the tables of docs/methods/relative-error.md, from what benchmarks.relative_error measured.
+
+python -m benchmarks.relative_page
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.relative_error import Result, at_half
+from benchmarks.relative_error import Result, at_half, read
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/methods/relative-error.md"
@@ -112,3 +115,13 @@ def draw(cells: Cells) -> None:
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
     figure.savefig(PICTURE, metadata={"Date": None})
     plt.close(figure)
+
+
+def main() -> None:
+    """Draw the picture, and write the tables."""
+    draw(at_half(read(), "0.1 %"))
+    write_tables(read())
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,6 @@
 python -m benchmarks.strategies                                  every cell that is not in the CSV yet
 python -m benchmarks.strategies --only prefix-2048 predicates    these workloads (see --list), again
 python -m benchmarks.strategies --methods eigen wavelet --noise gaussian --most 256
-python -m benchmarks.strategies --page                           tables of docs/methods/strategies.md from the CSV
 
 A cell is a workload, a noise and a method: RMSE, and the CPU seconds of selecting the strategy on one core. HDMM's
 workloads are taken at epsilon = 1 (Laplace) or (1, 1e-6) (Gaussian), and what ``benchmarks.hdmm`` has measured is
@@ -289,17 +288,9 @@ def main() -> int:
     )
     parser.add_argument("--most", type=int, help="largest one-attribute workload of HDMM, in cells")
     parser.add_argument("--list", action="store_true", help="names of the workloads")
-    parser.add_argument(
-        "--page", action="store_true", help="write the tables of the docs page; measure nothing"
-    )
     arguments = parser.parse_args()
     if arguments.list:
         print("\n".join(WORKLOADS))
-        return 0
-    if arguments.page:
-        from benchmarks.strategies_page import write_page
-
-        write_page(read())
         return 0
     for key in _plan(arguments):
         with threadpool_limits(1):

@@ -1,4 +1,4 @@
-"""Tables of docs/methods/strategies.md from benchmarks/results/strategies.csv.
+"""Tables of docs/methods/strategies.md from benchmarks/results/strategies.csv: python -m benchmarks.strategies_page
 
 A number is ours; the printed one follows in brackets where ours, rounded as printed, is another.
 """
@@ -18,6 +18,7 @@ from benchmarks.strategies import (
     ours,
     proven,
     published,
+    read,
     value_of,
 )
 from benchmarks.strategies_paper import PRINTED, Key
@@ -234,3 +235,7 @@ def write_page(cells: Cells) -> None:
 
 
 __all__ = ["number", "ours", "page_tables", "write_page"]
+
+
+if __name__ == "__main__":
+    write_page(read())
