@@ -32,7 +32,7 @@ from ..spine.hierarchy import ROOT, numbered
 from ..spine.spine import Spine
 from ..spine_plan import SpinePlan
 from .columns import occurring
-from .earlier import read_earlier
+from .earlier import EarlierAreaCounts, read_earlier
 from .files import AXES, Leaves, only_numbers, read_leaves, read_places
 from .limits import Bound, Cells, Names, join_constraints, read_cells, read_exact, read_universe
 from .sparse import SparseSection, read_sparse, refuse_with_sparse
@@ -477,19 +477,12 @@ def read_section(
         refuse_with_sparse(document, method, promise, problems)
     if not (section and leaves and cells and universe):
         return None
-    kept = universe.kept
+    kept, support = universe.kept, universe.support.take(universe.kept)
     made = occurring(section, universe.support, cells.layout, problems)
     leaves = replace(leaves, columns={**leaves.columns, **made})
     spines = read_spines(section, leaves, kept, problems)
     exact = spines and read_exact(
-        document,
-        section.entities,
-        leaves,
-        kept,
-        spines[1],
-        cells.layout,
-        universe.support.take(kept),
-        problems,
+        document, section.entities, leaves, kept, spines[1], cells.layout, support, problems
     )
     if spines is None or exact is None or not (shares and promise and method and asked is not None):
         return None
@@ -497,7 +490,7 @@ def read_section(
     if earlier is None:
         return None
     held = {**earlier.areas, **exact[1]}
-    plan = _plan(document, spines[1], held, shares, cells, universe.support.take(kept), promise, problems)
+    plan = _plan(document, spines[1], held, shares, cells, support, promise, problems)
     limits = universe.bounds if method.estimate != "gls" else ()
     fixed = [*exact[0], *earlier.margins]
     constraints = join_constraints(limits, fixed, leaves, kept, cells.layout, problems)
@@ -506,8 +499,7 @@ def read_section(
     sparse = None
     if method.estimate == SPARSE:
         sparse = read_sparse(document, plan, earlier, constraints, problems)
-    else:
-        _check_limits(constraints, plan, method, problems)
+    _check_limits(constraints, plan, method, problems)
     if problems.found:
         return None
     geography = Geography(
@@ -531,6 +523,13 @@ def read_section(
         _leaves=leaves,
         _kept=kept,
     )
+    return _checked(document, geography, leaves, earlier, problems)
+
+
+def _checked(
+    document: Document, geography: Geography, leaves: Leaves, earlier: EarlierAreaCounts, problems: Problems
+) -> GeographyRead:
+    """With its public files; whether it is too large is recorded."""
     check_size(document, geography, problems)
     check_people(geography, problems)
     files = _files(geography, leaves) | earlier.files
@@ -580,8 +579,8 @@ def _plan(
 def _check_limits(
     limits: AreaConstraints | None, plan: SpinePlan, method: Method, problems: Problems
 ) -> None:
-    """Record whether estimates can meet the limits and exact counts, as is known without data."""
-    if limits is None:
+    """Record whether estimates can meet the limits and exact counts, as is known without data; not of sparse ones."""
+    if limits is None or method.estimate == SPARSE:
         return
     path = ("invariant" if limits.exact else "earlier" if limits.earlier else "bound",)
     problems.attempt(path, lambda: limits.check(plan, method.estimate))
