@@ -162,9 +162,13 @@ def up_to_pairs(
 def real_pairs(data: str, pairs: Pairs, limit: float) -> tb.Workload:
     """QuerySmasher, Table 2: prefixes or categories of each attribute of CPS, Adult or Loans, and all pairs."""
     shape, numbers = NUMERIC[data]
-    return up_to_pairs(
-        [(tb.Prefix if i < numbers else tb.Identity)(n) for i, n in enumerate(shape)], pairs, limit
-    )
+    return numbered_pairs(shape, numbers, pairs, limit)
+
+
+def numbered_pairs(shape: Sequence[int], numbers: int, pairs: Pairs, limit: float = math.inf) -> tb.Workload:
+    """Prefixes of the first attributes, categories of the others, and all pairs."""
+    own = [(tb.Prefix if i < numbers else tb.Identity)(n) for i, n in enumerate(shape)]
+    return up_to_pairs(own, pairs, limit)
 
 
 def random_pairs(n: int, d: int) -> tb.Workload:

@@ -13,6 +13,7 @@ import scipy.linalg
 import tabulae as tb
 from tabulae.errors import Unsupported
 from tabulae.strategy import deadline
+from tabulae.strategy.bounds.dual import DualSearch
 
 SQUARE = tb.Domain({"a": 25, "b": 26})
 RNG = np.random.default_rng(5)
@@ -53,7 +54,7 @@ def test_nothing_large_is_decomposed_where_that_would_take_too_long(
     workload: tb.Workload, noise: str, orders: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deadline, "SECONDS_A_CUBE", 1.0)
-    chosen = tb.select(workload, noise=noise, time_limit=3)
+    chosen = tb.select(workload, noise=noise, time_limit=3)  # type: ignore[arg-type]
     assert max(orders, default=0) <= deadline._SMALL
     refused = {c.method: c.note for c in chosen.candidates if c.rmse is None}
     assert "left of the time limit" in refused["opt0"]
@@ -87,6 +88,24 @@ def test_without_a_limit_everything_fits() -> None:
     with pytest.raises(Unsupported):
         deadline.check_time(deadline.now() + 60, 10**6)
     deadline.check_time(deadline.now() + 60, 500, 500)
+
+
+@pytest.mark.parametrize("after", [1.0, 6.0])
+def test_a_search_ends_while_there_is_time_for_what_follows_it(
+    after: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each evaluation takes a second of the twenty."""
+    clock, draw = [0.0], np.random.default_rng(0)
+    monkeypatch.setattr(time, "thread_time", lambda: clock[0])
+
+    class Slow(DualSearch):
+        def evaluate(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
+            clock[0] += 1
+            return 1.0, draw.uniform(0.5, 1.5, len(mu))
+
+    search = Slow(1e-9, deadline.now() + 20, after=after)
+    search.run(np.ones(3))
+    assert search.evaluations == 20 - after + 1
 
 
 def test_joint_tables_of_many_pairs_leave_the_residual_planner_its_turn() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -222,7 +222,7 @@ class Workload:
         totals: dict[tuple[tuple[int, LinearOperator, LinearOperator], ...], Fraction] = {}
         for table in self.tables:
             axes = table.crossed(self.domain)
-            sides = [(term.coefficient, [term.over(self.domain)[i] for i in axes]) for term in table.terms]
+            sides = [(term.coefficient, self._along(axes, term)) for term in table.terms]
             for left_coefficient, left in sides:
                 for right_coefficient, right in sides:
                     weight = table.weight**2 * left_coefficient * right_coefficient
@@ -244,6 +244,11 @@ class Workload:
                     factors[i] = _cross(a, b, crossed)
                 terms.append((float(total), tuple(factors)))
         return tuple(terms)
+
+    def _along(self, axes: Sequence[int], term: Term) -> list[LinearOperator]:
+        """What a product asks of some attributes; a table of few of very many is not written over all."""
+        sides = (self.domain.attributes[i] for i in axes)
+        return [term.factors[a.name] if a.name in term.factors else Total(a.size) for a in sides]
 
     def merge(self) -> tuple[Workload, tuple[Partition, ...]]:
         """The same queries over merged cells: categories that no table tells apart become one.

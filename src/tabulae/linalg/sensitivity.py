@@ -156,6 +156,9 @@ def _take_apart(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[Line
     return list(joined.items())
 
 
+_TAKEN_APART = (Dense, Scaled, Stack, Permuted, Kron)
+
+
 def _parts(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[LinearOperator, Fraction]]:
     if isinstance(op, Dense):
         whole, exponent = op.on_grid()
@@ -171,10 +174,11 @@ def _parts(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[LinearOpe
             return _parts(op.ops[0], weight, p)
         factors = []
         for factor in op.ops:
-            parts = _parts(factor, Fraction(1), p)
-            if len(parts) == 1:  # a stack stays together, for it would multiply the number of products
-                factor, share = parts[0]
-                weight *= share
+            if isinstance(factor, _TAKEN_APART):
+                parts = _parts(factor, Fraction(1), p)
+                if len(parts) == 1:  # a stack stays together, for it would multiply the number of products
+                    factor, share = parts[0]
+                    weight *= share
             factors.append(factor)
         return [(Kron(tuple(factors)), weight)]
     return [(op, weight)]

@@ -131,6 +131,7 @@ def select(
     )  # fmt: skip
     check_options(method, options)
     _check_objective(objective, method)
+    settings.check_reading(workload)
     for table in workload.tables:
         if table.counts_nothing(workload.domain):
             raise InvalidArgument(f"table {table.name!r} counts nobody, whatever the records: leave it out")

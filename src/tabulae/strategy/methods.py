@@ -99,6 +99,13 @@ class Settings:
         """As :func:`check_time`, by this deadline."""
         check_time(self.deadline, *orders, steps=steps)
 
+    def check_reading(self, workload: Workload) -> None:
+        """Refuse tables so many that to look at each of them would last beyond the deadline."""
+        many = len(workload.tables)
+        seconds = _SECONDS_A_LOOK * many * len(workload.domain.attributes)
+        if self.deadline < math.inf and seconds > _ALWAYS:
+            check_seconds(self.deadline, seconds, f"a look at each of {many:,} tables")
+
     def check_terms(self, workload: Workload, seconds: float, what: str) -> None:
         """Refuse ``what`` takes ``seconds`` of a core for every matrix of every term of W'W, where that is too long.
 
@@ -157,6 +164,8 @@ SINGLE: dict[str, RegisteredMethod] = {}
 """The methods by name."""
 
 _ALWAYS = 0.5  # seconds that a time limit may be overrun by
+
+_SECONDS_A_LOOK = 3e-6  # of a core: one attribute of one table, to find out which methods may serve
 
 _SOON = 10.0  # seconds up to which methods are tried in their turns
 

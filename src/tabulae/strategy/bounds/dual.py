@@ -364,13 +364,17 @@ class DualSearch(ABC):
 
     ``tolerance`` is the relative gap at which the search stops, ``most`` limits the number of evaluations. ``evaluate``
     may leave the eigenvalues it met in ``spectrum``; those of the best lower bound are kept. ``power`` is a.
+    The search ends while there is time for ``after`` more evaluations: one, and what is then made of the multipliers.
     """
 
-    def __init__(self, tolerance: float, deadline: float, most: int | None = None, power: int = 1) -> None:
+    def __init__(
+        self, tolerance: float, deadline: float, most: int | None = None, power: int = 1, after: float = 2.0
+    ) -> None:
         self.tolerance = tolerance
         self._power = power
         self._deadline = deadline
         self._most = most
+        self._after, self._began = after, now()
         self.evaluations = 0
         self.lower, self.upper = 0.0, np.inf
         self.multipliers = np.ones(0)
@@ -428,9 +432,16 @@ class DualSearch(ABC):
         lower = trace * (trace / self.price(mu)) ** self._power
         if lower > self.lower:
             self.lower, self.multipliers, self.best_spectrum = lower, mu, self.spectrum
-        if self.gap <= self.tolerance or now() > self._deadline or self.evaluations == self._most:
+        if self.gap <= self.tolerance or self._is_late or self.evaluations == self._most:
             raise _Reached
         return trace, diagonal
+
+    @property
+    def _is_late(self) -> bool:
+        if self._deadline == np.inf:
+            return False
+        time = now()
+        return time + self._after * (time - self._began) / self.evaluations > self._deadline
 
 
 @dataclass(frozen=True)

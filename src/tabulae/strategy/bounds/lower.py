@@ -43,7 +43,7 @@ from ...errors import InvalidArgument, Unsupported
 from ...linalg import Total
 from ...privacy import PrivacyLoss, calibrate, check_neighbours
 from ..block import products
-from ..deadline import SECONDS_A_CUBE, check_time
+from ..deadline import SECONDS_A_CUBE, check_time, now
 from ..gram import EXPLICIT_CELLS, checked_gram, dense_grams, explicit_gram, many_products, threads_for
 from ..hdmm.opt0 import opt0_gaussian
 from ..hdmm.rows import PieceRows, independent_rows, row_optimum, row_svd_bound, rows_svd_bound, workload_rows
@@ -365,6 +365,9 @@ class Attempt:
     bound: Callable[[], float | None]
 
 
+_FEW_LOOKS, _SECONDS_A_LOOK = 2**16, 6e-6  # tables times attributes; what all bounds take of a core for each
+
+
 def unit_bounds(
     workload: Workload,
     neighbours: str = "add-remove",
@@ -379,6 +382,9 @@ def unit_bounds(
     products.
     """
     if neighbours not in ("add-remove", "replace"):  # bounds are about all cells, or all pairs of them
+        return []
+    many = len(workload.tables) * len(workload.domain.attributes)
+    if many > _FEW_LOOKS and now() + _SECONDS_A_LOOK * many > deadline:
         return []
     if neighbours == "replace":
         return [Attempt(0.0, lambda: unit_bound(workload, "svd", neighbours, deadline))]

@@ -117,8 +117,9 @@ def _bounds(asked: WorkloadGram, directions: Sequence[int], deadline: float) -> 
     """The best bound so far after each number of directions."""
     scales, best = _one_direction(asked, deadline)
     ascended = None
+    one_is_all = all(grams is None for grams in asked.grams)  # cells of every attribute are asked alike
     for most in directions:
-        if most > 1:
+        if most > 1 and not one_is_all:
             if ascended is None:
                 ascended = _ascended(asked, scales, deadline)
             best = max(best, *(_refined(asked, at, most, deadline) for at in (scales, ascended)))

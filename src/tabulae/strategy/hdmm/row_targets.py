@@ -53,6 +53,7 @@ _KEPT = 1e-6  # of the largest weight: changes of less leave ...
 _NEAR = 1e-3  # ... unless they cost so nearly as much as they may
 _JOINING = 1e-3  # of the largest weight, that pairs join with
 _CHUNK = 2**22  # numbers held at once
+_VISITS_AFTER, _LOOKS_AFTER = 4.0, 3.0  # that one more step, a last look and the score take as long as
 _GRID = 21  # bits
 _SECONDS = 3e-8  # of a core for r^2 (r + n), which a useful search takes
 
@@ -133,6 +134,7 @@ class _Search:
         self._owner = np.repeat(np.arange(len(asked)), [len(part) for part in asked])
         self._tables, self._columns, self._by_pairs = len(asked), columns, by_pairs
         self._gap, self._deadline = gap, deadline
+        self._seconds = {"visit": 0.0, "look": 0.0}
         nobody = int(np.argmin(np.square(columns).sum(axis=0)))
         others = np.delete(np.arange(columns.shape[1]), nobody) if by_pairs else np.arange(columns.shape[1])
         self._changes = np.stack([others, np.full(len(others), nobody if by_pairs else -1)])
@@ -169,7 +171,7 @@ class _Search:
 
     def _visit(self, shares: np.ndarray, weights: np.ndarray) -> tuple[_Point, np.ndarray]:
         """The point, and what each change costs; keeps what is best so far, and ends the search in time."""
-        taken = self._differences()
+        started, taken = now(), self._differences()
         at = self._point(shares, taken, weights)
         self._shares, self._weights, self._looked = shares, weights, False
         if at.trace**2 > self.lower:
@@ -177,11 +179,15 @@ class _Search:
         costs = np.square(at.factor @ taken).sum(axis=0)
         if not self._by_pairs:
             self._keep(at, float(costs.max()))
-        self._stop()
+        self._stop("visit", started)
         return at, costs
 
-    def _stop(self) -> None:
-        if now() > self._deadline or self.value <= self.lower * (1 + self._gap):
+    def _stop(self, what: str, started: float) -> None:
+        """End the search where the gap is small enough, or no step, last look and score would fit any more."""
+        time = now()
+        self._seconds[what] = time - started
+        after = _VISITS_AFTER * self._seconds["visit"] + _LOOKS_AFTER * self._seconds["look"]
+        if time + after > self._deadline or self.value <= self.lower * (1 + self._gap):
             raise _Reached
 
     def _point(self, shares: np.ndarray, changes: np.ndarray, weights: np.ndarray) -> _Point:
@@ -241,6 +247,7 @@ class _Search:
 
         What a strategy costs is decided by all pairs.
         """
+        started = now()
         at = self._point(self._shares, self._differences(), self._weights)
         moved = at.factor @ self._columns
         sizes = np.square(moved).sum(axis=0)
@@ -253,7 +260,7 @@ class _Search:
         largest = float(costs.max())
         self._looked = True
         self._keep(at, largest)
-        self._stop()
+        self._stop("look", started)
         enough, (one, other) = at.trace * (1 - _NEAR), self._changes
         stay = self._weights > _KEPT * self._weights.max()
         stay |= np.square(moved[:, one] - moved[:, other]).sum(axis=0) > enough

@@ -257,6 +257,7 @@ def _kron(matrices: Sequence[np.ndarray]) -> Any:
 
 _WORK = 2**37  # multiplications that a search may take in all: minutes
 _LEAST, _MOST = 8, 600  # evaluations, whatever they cost
+_AFTER = 4.0  # evaluations that the bound, whole numbers and the score take as long as
 _DEPENDENT = 1e-12  # rows below this share of the spectrum are combinations of others
 _SMALLEST = 1e-15  # eigenvalues of W D W' are kept above this share of the largest
 _CHUNK = 2**24  # entries held at once
@@ -399,7 +400,8 @@ class _Search(DualSearch):
         self, pieces: Sequence[QueryRows], sizes: np.ndarray, tolerance: float, deadline: float
     ) -> None:
         work = sum(p.work for p in pieces)
-        super().__init__(tolerance, deadline, int(np.clip(_WORK // max(work, 1), _LEAST, _MOST)))
+        most = int(np.clip(_WORK // max(work, 1), _LEAST, _MOST))
+        super().__init__(tolerance, deadline, most, after=_AFTER)
         self._pieces, self._sizes = pieces, sizes
         self._best = sizes
         self._largest = 1.0

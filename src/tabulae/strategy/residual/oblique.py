@@ -78,7 +78,7 @@ def oblique_strategy(
     a = [cut / cut.sum() for cut in cuts]
     ladders = _Ladders(spaces, cuts, a)
     blocks: dict[Set, tuple[Block, float, float]] = {}
-    for sets, kind, solution in leaning(spaces, a, settings):
+    for sets, kind, solution in leaning(spaces, a, spaces.settings):
         if solution.is_nothing:
             continue
         measured = ladders.measured(kind, solution)
@@ -102,7 +102,7 @@ def oblique_strategy(
     return Strategy(workload.domain, tuple(chosen), "gaussian", "residual")
 
 
-_MANY, _SECONDS_A_SET = 2**15, 4.5e-4  # sets of attributes that always fit, and what one takes of a core
+_MANY, _SECONDS_A_SET = 2**10, 1.6e-5  # sets that always fit; one attribute of one, chosen and scored
 _TERMS = 2**12  # pairs of products that W'W may have for one basis to be shared by all sets
 
 
@@ -127,9 +127,8 @@ def residual_strategy(workload: Workload, settings: Settings) -> Strategy:
     own, refused = None, None
     sets = len(closure(crossed_sets(workload)))
     if sets > _MANY:
-        check_seconds(
-            settings.deadline, _SECONDS_A_SET * sets, f"a group for each of {sets:,} sets of attributes"
-        )
+        seconds = _SECONDS_A_SET * sets * len(workload.domain.attributes)
+        check_seconds(settings.deadline, seconds, f"a group for each of {sets:,} sets of attributes")
     if settings.noise == "gaussian":
         try:
             merged, merges = workload.merge()

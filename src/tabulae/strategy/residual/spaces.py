@@ -33,7 +33,7 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
 
@@ -45,6 +45,7 @@ from ...domain import Table, Workload
 from ...errors import Unsupported
 from ...linalg import LinearOperator, Total
 from ..bounds.dual import DualSearch, identity_and_ones
+from ..deadline import SECONDS_A_CUBE
 from ..gram import gram_root
 from ..information.protocol import is_flat
 from ..information.residual_basis import CANCELLED, Set, closure
@@ -242,7 +243,6 @@ class Spaces:
 
     def __init__(self, merged: Workload, settings: Settings) -> None:
         self.shape = merged.domain.shape
-        self._settings = settings
         asks = asks_of(merged)
         self.sets = closure(ask.crossed for ask in asks)
         exact = _colours(asks, self.shape)
@@ -257,6 +257,8 @@ class Spaces:
                 f"{len(self.kinds):,} sets of attributes are asked differently (up to {_KINDS})"
             )
         self._check_size()
+        # whole numbers for the queries, and the score, take about as long as a step
+        self.settings = replace(settings, deadline=settings.deadline - SECONDS_A_CUBE * self._work)
         self._starts: dict[Hashable, np.ndarray] = {}
 
     def _paint(self, asks: Sequence[Ask], colours: list[int]) -> None:
@@ -333,7 +335,7 @@ class Spaces:
         """``sum_S sqrt L_S``, and its slope by the a of each colour."""
         total, slopes = 0.0, [np.zeros(n) for n in self.sizes]
         for kind, found in zip(self.kinds, self.optima(a, _SEARCHED), strict=True):
-            if self._settings.neighbours == "replace" and not kind.colours:
+            if self.settings.neighbours == "replace" and not kind.colours:
                 continue  # the group of the total costs nothing
             total += len(kind.sets) * found.root
             for colour, slope in _slopes(kind, found, a):
@@ -366,7 +368,7 @@ class Spaces:
         return Solution(tuple(factors), scale, whole=False)
 
     def _solved(self, key: Hashable, rows: np.ndarray, tolerance: float) -> Optimum:
-        found = solved(rows, tolerance, self._settings.deadline, self._starts.get(key))
+        found = solved(rows, tolerance, self.settings.deadline, self._starts.get(key))
         self._starts[key] = found.mu
         return found
 
@@ -378,10 +380,10 @@ class Spaces:
 
         Raises :class:`~tabulae.errors.Unsupported` where a step or two would last beyond the time limit.
         """
-        self._settings.check_time(*self._orders, steps=2 * _STEPS)
+        self.settings.check_time(*self._orders, steps=2 * _STEPS)
         found, best = self._descend(self.uniform(), mirrored=False)
         mirrored = [(cut + cut[::-1]) / 2 for cut in found]
-        if self._settings.late or self.value(mirrored)[0] >= best:
+        if self.settings.late or self.value(mirrored)[0] >= best:
             return found
         return self._descend(mirrored, mirrored=True)[0]
 
@@ -403,7 +405,7 @@ class Spaces:
 
         def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
             nonlocal best
-            if self._settings.late and best[1] < math.inf:
+            if self.settings.late and best[1] < math.inf:
                 raise StopIteration
             a = unpacked(x)
             value, slopes = self.value(a)
