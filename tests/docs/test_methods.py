@@ -9,6 +9,8 @@ from pathlib import Path
 
 from tests.each import each
 
+import tabulae as tb
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs/methods").glob("*.md"))
 OVERVIEWS = ("index.md", "objectives.md")
@@ -49,7 +51,7 @@ def _module(name: str) -> bool:
 
 
 def test_every_room_of_methods_is_named_on_a_page() -> None:
-    """What chooses strategies stands on a page, by its module or by its package."""
+    """What chooses strategies stands on a page, by its module or by its package; all methods in `select`, too."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     for package in ("classic", "eigen"):
         assert f"tabulae.strategy.{package}" in text
@@ -58,3 +60,4 @@ def test_every_room_of_methods_is_named_on_a_page() -> None:
     assert len(named) > 10
     for method in named:
         assert f"`{method}`" in text, method
+        assert f'"{method}"' in str(tb.select.__doc__), method
