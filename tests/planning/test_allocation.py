@@ -10,7 +10,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from tests.duchy import duchy
-from tests.planning.test_area_shares import BLOCKS, SMALL
+from tests.planning.test_area_shares import BLOCKS, SMALL, budgets_of, rows_of
 from tests.planning.test_geography_plan import dense_errors
 
 import tabulae as tb
@@ -57,27 +57,15 @@ def weighted(plan: GeographyPlan, weights: dict[str, float]) -> float:
 
 
 def solved(geography: Geography) -> float:
-    """The least weighted RMSE over budgets of levels and queries by a solver of semidefinite programs, no bypass."""
-    spine, size = geography.spine, 2 * geography.spine.leaves
-    cells = np.argwhere(np.ones((spine.leaves, 2)))
-    terms, budget = [], cp.Variable((len(spine.levels), len(geography.queries)), nonneg=True)
-    for level in spine.levels:
-        unit = spine.units[level][cells[:, 0]]
-        for query in geography.queries:
-            key = unit * 2 + cells[:, 1] * len(query.names)
-            terms.append((key[:, None] == key).astype(float))
-    flat = cp.reshape(budget, (budget.size,), order="C")
-    precision = sum((flat[i] * term for i, term in enumerate(terms)), cp.Constant(np.zeros((size, size))))
-    terms_of, whole = [], 0.0
+    """The least weighted RMSE by a solver of semidefinite programs."""
+    budget, precision = budgets_of(geography)
+    terms, whole = [], 0.0
     for table in geography.tables:
         for kind in table.areas:
-            index = geography.areas(kind)[1]
-            key = index[cells[:, 0]] * 2 + cells[:, 1] * len(table.margin.names)
-            keys = np.unique(key[index[cells[:, 0]] >= 0])
-            rows = np.array([(key == k) & (index[cells[:, 0]] >= 0) for k in keys], float)
-            terms_of.append(table.weight**2 * cp.matrix_frac(rows.T, precision) / len(rows))
+            rows = rows_of(geography, kind, len(table.margin.names))
+            terms.append(table.weight**2 * cp.matrix_frac(rows.T, precision) / len(rows))
             whole += table.weight**2
-    problem = cp.Problem(cp.Minimize(sum(terms_of, cp.Constant(0))), [cp.sum(budget) <= 1])  # type: ignore[list-item]
+    problem = cp.Problem(cp.Minimize(sum(terms, cp.Constant(0))), [cp.sum(budget) <= 1])  # type: ignore[list-item]
     problem.solve(solver=cp.CLARABEL)
     return (float(problem.value) / whole) ** 0.5  # type: ignore[arg-type]
 

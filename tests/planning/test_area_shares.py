@@ -91,8 +91,8 @@ def searched(geography: Geography) -> tuple[ShareSearch, Design]:
     return search, design
 
 
-def solved(geography: Geography) -> float:
-    """The least budget over budgets of levels and queries by a solver of semidefinite programs, without a bypass."""
+def budgets_of(geography: Geography) -> tuple[cp.Variable, cp.Expression]:
+    """Budgets of levels and queries, without a bypass, and the precision that they give both sexes of every leaf."""
     spine, size = geography.spine, 2 * geography.spine.leaves
     cells = np.argwhere(np.ones((spine.leaves, 2)))
     terms, budget = [], cp.Variable((len(spine.levels), len(geography.queries)), nonneg=True)
@@ -102,18 +102,28 @@ def solved(geography: Geography) -> float:
             key = unit * 2 + cells[:, 1] * len(query.names)
             terms.append((key[:, None] == key).astype(float))
     flat = cp.reshape(budget, (budget.size,), order="C")
-    precision = sum((flat[i] * term for i, term in enumerate(terms)), cp.Constant(np.zeros((size, size))))
+    return budget, sum((flat[i] * term for i, term in enumerate(terms)), cp.Constant(np.zeros((size, size))))
+
+
+def rows_of(geography: Geography, kind: str, sexes: int) -> np.ndarray:
+    """What a table asks of areas of a kind: ``sexes`` is 0 for one of everybody, and 1 for one by sex."""
+    cells, index = np.argwhere(np.ones((geography.spine.leaves, 2))), geography.areas(kind)[1]
+    key = index[cells[:, 0]] * 2 + cells[:, 1] * sexes
+    return np.array([key == k for k in np.unique(key[key >= 0])], float)
+
+
+def solved(geography: Geography) -> float:
+    """The least budget by a solver of semidefinite programs."""
+    budget, precision = budgets_of(geography)
     limits = []
     for aim in AreaAims(geography).aims:
-        codes, index = geography.areas(aim.kind)
-        sexed = len(aim.table.margin.names)
-        key = index[cells[:, 0]] * 2 + cells[:, 1] * sexed
-        rows = np.array([(key == k) & (index[cells[:, 0]] >= 0) for k in np.unique(key[key >= 0])], float)
+        sexes = len(aim.table.margin.names)
+        rows = rows_of(geography, aim.kind, sexes)
         if aim.target.confidence is None:
             limits.append(cp.matrix_frac(rows.T, precision) / len(rows) <= aim.most_variance())
         else:
             limits += [cp.matrix_frac(row[:, None], precision) <= aim.most_variance() for row in rows]
-        assert len(rows) == codes.size * (2 if sexed else 1)
+        assert len(rows) == geography.areas(aim.kind)[0].size * (1 + sexes)
     problem = cp.Problem(cp.Minimize(cp.sum(budget)), limits)
     problem.solve(solver=cp.CLARABEL)
     return float(budget.value.sum())  # type: ignore[union-attr]
@@ -205,7 +215,7 @@ def test_a_grid_of_shares_holds_none_that_is_better(tmp_path: Path) -> None:
     smallest = plan_geography(spec).smallest
     assert smallest is not None
     assert smallest.best is not None
-    assert bool(Design.of(spec.geography).joined.sum(axis=1).max() > 1)  # type: ignore[arg-type]
+    assert bool(Design.of(spec.geography).joined.sum(axis=1).max() > 1)
     least = np.inf
     for state in np.linspace(0.02, 0.5, 7):
         for county in np.linspace(0.02, 0.9 - state, 9):
