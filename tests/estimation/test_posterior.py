@@ -450,6 +450,29 @@ def test_the_table_stands_where_its_draws_do():
             assert cost(children, other) >= cost(children, now) - 1e-9
 
 
+def test_leaves_of_about_one_size_share_a_law_of_spreads():
+    """Leaves of one person say nothing of their spread: they are as small leaves are, each in one cell, and not as
+    large ones, which are composed as their group is. One law for all would give half of them large spreads.
+    """
+    few, alone, many = np.repeat([[10, 0], [0, 10]], 30, axis=0), np.repeat([[1, 0], [0, 1]], 30, axis=0), 60
+    counts = np.concatenate([few, alone, np.full((many, 2), 200)])
+    leaves = len(counts)
+    parent, leaf = np.concatenate([[-1], np.zeros(leaves, np.int64)]), np.arange(1, leaves + 1)
+    answers = (np.concatenate([counts.sum(axis=0, keepdims=True), counts]),)
+    queries, precision = np.array([[0, 1]]), np.full((leaves + 1, 1), 1.0)
+    tree = MeasuredTree(
+        parent, leaf, np.array([[0], [1]]), queries, answers, precision, np.ones((leaves, 2), bool)
+    )
+    state = tree.state(counts)
+    chain, large = posterior._Parameters(tree, state, np.random.default_rng(3)), []
+    for turn in range(30):
+        chain.redraw(state)
+        if turn >= 10:
+            large.append((chain.prior.spread[len(few) : -many] >= 30).mean())
+    assert (chain.prior.spread[-many:] >= 30).mean() > 0.9
+    assert np.mean(large) < 0.1
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_sums_that_all_draws_agree_on_are_those_of_the_table(seed):
     """Totals and the first split are the same in each draw of a leaf; cells are not, and add up over leaves."""
