@@ -3,7 +3,8 @@
 python -m benchmarks.posterior [--place P] [--spine S] [--seeds A B]    puts rows into benchmarks/results/posterior.csv,
                                                     one a place, spine, seed and type of area, in place of the same
                                                     ones there, and draws docs/methods/posterior-rhode-island.svg
-python -m benchmarks.posterior --draw               the figure and the means over seeds alone, from the CSV
+python -m benchmarks.posterior --draw               the figure and the means over seeds with their standard errors,
+                                                    from the CSV alone
 
 "rhode-island" is that of 2010 as in ``benchmarks.topdown``: three minutes of processor time a seed. "generated" is the
 state of examples/redistricting/state.py with 2,500 blocks and 100,000 people in the same 16 cells, half a minute. Noise
@@ -12,7 +13,8 @@ is drawn anew for each seed; the draws, the table and the intervals are those th
 
 error       mean absolute error of the published counts
 bias        mean error of the published counts
-length, covered, covered95     of credible intervals at 90 %, and at 95 %
+length, covered, length95, covered95    of credible intervals at 90 %, and at 95 %, widened to hold the published count
+ci_length, ci_covered, ...95   the same of the intervals of gls, cut at 0 and rounded inwards
 effective   how many independent draws the draws are worth
 draws_s, processor_s    of the draws, and of the draws and the table
 before, every   sweeps of each chain before the first draw, and between two
@@ -25,7 +27,7 @@ import csv
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -34,18 +36,24 @@ from benchmarks.topdown import SPINES, Blocks, Measured
 from examples.redistricting.state import State
 from scipy import sparse
 
+from tabulae.estimation.implicates import Ends
 from tabulae.estimation.posterior import BURNT, KEPT_EVERY
-from tabulae.products.areas.estimate import estimate_spine
+from tabulae.products.areas.estimate import SpineEstimate, estimate_spine
 from tabulae.products.areas.posterior import AreaPosterior
+from tabulae.products.areas.spec.section import AreaTable
+from tabulae.products.areas.tables import AreaPublisher, Areas
 
 RESULTS = Path(__file__).parent / "results/posterior.csv"
 FIGURE = Path(__file__).parents[1] / "docs/methods/posterior-rhode-island.svg"
 FIELDS = (
     "place", "spine", "seed", "area", "counts", "size", "number", "error", "bluedown_error", "gls_error", "bias",
-    "bluedown_bias", "length", "covered", "covered95", "effective", "draws_s", "processor_s", "before", "every",
+    "bluedown_bias", "length", "covered", "length95", "covered95", "ci_length", "ci_covered", "ci_length95",
+    "ci_covered95", "effective", "draws_s", "processor_s", "before", "every",
 )  # fmt: skip
 KEY = 6  # of the fields say what a row is about
 SIZES = (0, 1, 10, 50, 100, 500)
+LEVELS = (0.9, 0.95)
+COUNTS: dict[str, list[str]] = {"total": [], "cell": ["race", "votingage"]}
 PLACES = ("rhode-island", "generated")
 _ALONE = ("white", "black", "aian", "asian", "nhpi", "other")
 
@@ -63,7 +71,8 @@ class Generated(Blocks):
                 *(state.areas[name].tolist() for name in ("block", "cousub", "place", "aiannh")), strict=True
             )
         ]
-        for row, counts in zip(self._rows, people, strict=True):
+        for b, row in enumerate(self._rows):
+            counts = people[b]
             races = {name: counts[:, 0, i] for i, name in enumerate(_ALONE)}
             races |= {"two": counts[:, 0, len(_ALONE) :].sum(axis=1), "hisp": counts[:, 1].sum(axis=1)}
             for race, ages in races.items():
@@ -83,11 +92,38 @@ def study(blocks: Blocks, spine: str, seed: int) -> list[tuple]:
     table = made.draws.table()[plan.tree.leaf]
     spent = round(drawn, 1), round(time.process_time() - begun, 1)
     others = [each.leaf_counts(0, leaves).reshape(leaves, -1) for each in (whole, gls)]
-    return [(*row, *spent, BURNT, KEPT_EVERY) for row in scores(blocks, made, [table, *others])]
+    cut = {level: intervals(blocks, gls, level) for level in LEVELS}
+    return [(*row, *spent, BURNT, KEPT_EVERY) for row in scores(blocks, made, [table, *others], cut)]
 
 
-def scores(blocks: Blocks, made: AreaPosterior, tables: list[np.ndarray]) -> Iterator[tuple]:
-    """What draws, and the tables (blocks, cells) of the posterior, bluedown and gls, are worth, area by area."""
+def intervals(blocks: Blocks, gls: SpineEstimate, level: float) -> dict[tuple[str, str], Ends]:
+    """The intervals of gls, by type of area and counts: shape (areas, counts), as a release publishes them."""
+    plan = gls.plan
+    tables = [AreaTable(name, plan.layout.margin(by), tuple(blocks.areas)) for name, by in COUNTS.items()]
+    areas = [Areas(kind, np.arange(n).astype(str), leaf) for kind, (leaf, n) in blocks.areas.items()]
+    found: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
+    for name, rows in AreaPublisher(plan.layout, plan.support, "gls", gls, gls, None, level).rows(
+        tables, areas
+    ):
+        ends = np.stack([rows[end].to_numpy() for end in ("ci_low", "ci_high")])
+        found[rows["area_type"][0].as_py(), name].append(ends)
+    made = {key: np.concatenate(parts, axis=1) for key, parts in found.items()}
+    return {
+        (kind, name): Ends(*ends.reshape(2, blocks.areas[kind][1], -1)) for (kind, name), ends in made.items()
+    }
+
+
+def scores(
+    blocks: Blocks,
+    made: AreaPosterior,
+    tables: list[np.ndarray],
+    cut: Mapping[float, Mapping[tuple[str, str], Ends]],
+) -> Iterator[tuple]:
+    """What draws, and the tables (blocks, cells) of the posterior, bluedown and gls, are worth, area by area.
+
+    Args:
+        cut: the intervals of gls at each level.
+    """
     leaves = len(tables[0])
     truth = blocks.truth.reshape(leaves, -1)
     for kind, (area, number) in blocks.areas.items():
@@ -95,10 +131,13 @@ def scores(blocks: Blocks, made: AreaPosterior, tables: list[np.ndarray]) -> Ite
         rows = sparse.csr_array(
             (np.ones(inside.size, np.int64), (area[inside], inside)), shape=(number, leaves)
         )
-        for counts, cells in (("total", np.ones((16, 1), np.int64)), ("cell", np.eye(16, dtype=np.int64))):
+        for counts, by in COUNTS.items():
+            cells = np.eye(16, dtype=np.int64) if by else np.ones((16, 1), np.int64)
             true, own, blue, unbiased = (rows @ each @ cells for each in (truth, *tables))
             sums = made.draws.sums(rows, sparse.csr_array(cells))
-            ends, wide = (made.draws.credible(sums, level) for level in (0.9, 0.95))
+            credible = (made.draws.credible(sums, level) for level in LEVELS)
+            held = [Ends(np.minimum(low, own), np.maximum(high, own)) for low, high in credible]
+            ends = [each for pair in (held, [cut[level][kind, counts] for level in LEVELS]) for each in pair]
             size = np.searchsorted(SIZES, true, side="right") - 1
             classes = [("all", np.ones(true.shape, bool))]
             if (kind, counts) == ("block", "total"):
@@ -108,15 +147,21 @@ def scores(blocks: Blocks, made: AreaPosterior, tables: list[np.ndarray]) -> Ite
                 told = (
                     *(np.abs(each).mean() for each in errors),
                     *(each.mean() for each in errors[:2]),
-                    (ends.high - ends.low)[some].mean(),
-                    *(100 * ((e.low <= true) & (true <= e.high))[some].mean() for e in (ends, wide)),
+                    *(
+                        number
+                        for low, high in ends
+                        for number in (
+                            (high - low)[some].mean(),
+                            100 * ((low <= true) & (true <= high))[some].mean(),
+                        )
+                    ),
                     made.effective[kind][f"{counts}s"],
                 )
                 yield kind, counts, name, int(some.sum()), *np.round(told, 3).tolist()
 
 
 def means(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Rows of one place and spine, as means over seeds."""
+    """Rows of one place and spine, as means over seeds, and below "name ±" their standard errors."""
     found: dict[tuple, list] = defaultdict(list)
     for row in rows:
         found[row["area"], row["counts"], row["size"]].append([float(row[name]) for name in FIELDS[KEY:]])
@@ -124,10 +169,16 @@ def means(rows: list[dict[str, str]]) -> list[dict[str, str]]:
         {
             **dict(zip(("area", "counts", "size"), key, strict=True)),
             **{n: f"{x:.3f}" for n, x in zip(FIELDS[KEY:], np.mean(scores, axis=0), strict=True)},
+            **{f"{n} ±": f"{x:.3f}" for n, x in zip(FIELDS[KEY:], _errors_of_means(scores), strict=True)},
             "seeds": str(len(scores)),
         }
         for key, scores in found.items()
     ]
+
+
+def _errors_of_means(scores: list[list[float]]) -> np.ndarray:
+    several = len(scores) > 1
+    return np.std(scores, axis=0, ddof=1) / len(scores) ** 0.5 if several else np.full(len(scores[0]), np.nan)
 
 
 def draw(rows: list[dict[str, str]], path: Path) -> None:
@@ -197,8 +248,10 @@ def main() -> int:
     for place, spine in sorted({(row["place"], row["spine"]) for row in rows}):
         print(place, spine)
         told = means([row for row in rows if (row["place"], row["spine"]) == (place, spine)])
+        print("area", "counts", "size", *FIELDS[KEY:], "seeds", sep="\t")
         for row in told:
-            print(*row.values(), sep="\t")
+            shown = [f"{row[name]} ±{row[f'{name} ±']}" for name in FIELDS[KEY:]]
+            print(row["area"], row["counts"], row["size"], *shown, row["seeds"], sep="\t")
         if (place, spine) == (PLACES[0], SPINES[0]):
             draw(told, FIGURE)
     return 0
