@@ -6,6 +6,11 @@ python -m benchmarks.posterior [--place P] [--spine S] [--seeds A B]    puts row
 python -m benchmarks.posterior --draw               the figure and the means over seeds with their standard errors,
                                                     from the CSV alone
 
+python -m benchmarks.posterior --least [...]         prints of the same places, spines and seeds what no table of these
+                                                    draws can be nearer than: E|T - m| of each count, if draws are
+                                                    right, with m their median, and how far m is from the truth; the
+                                                    medians need not add up
+
 "rhode-island" is that of 2010 as in ``benchmarks.topdown``: three minutes of processor time a seed. "generated" is the
 state of examples/redistricting/state.py with 2,500 blocks and 100,000 people in the same 16 cells, half a minute. Noise
 is drawn anew for each seed; the draws, the table and the intervals are those that a release with estimate =
@@ -79,21 +84,45 @@ class Generated(Blocks):
                 row |= {f"pop_{race}": int(ages.sum()), f"vap_{race}": int(ages[1])}
 
 
-def study(blocks: Blocks, spine: str, seed: int) -> list[tuple]:
-    """Rows for the CSV, but the place, the spine and the seed."""
-    plan = blocks.plan(spine)
-    leaves = plan.spine.leaves
-    values = Measured(plan, blocks.truth).draw(seed)
-    gls, whole = (estimate_spine(plan, iter(values), method) for method in ("gls", "bluedown"))
-    begun = time.process_time()
-    areas = {kind: area for kind, (area, _) in blocks.areas.items()}
-    made = AreaPosterior.of(whole, iter(values), areas, ("block", np.arange(leaves)), seed)
-    drawn = time.process_time() - begun
-    table = made.draws.table()[plan.tree.leaf]
-    spent = round(drawn, 1), round(time.process_time() - begun, 1)
-    others = [each.leaf_counts(0, leaves).reshape(leaves, -1) for each in (whole, gls)]
-    cut = {level: intervals(blocks, gls, level) for level in LEVELS}
-    return [(*row, *spent, BURNT, KEPT_EVERY) for row in scores(blocks, made, [table, *others], cut)]
+class Study:
+    """What is estimated of some blocks from noise of a seed."""
+
+    def __init__(self, blocks: Blocks, spine: str, seed: int) -> None:
+        self.blocks, plan = blocks, blocks.plan(spine)
+        self._leaf, leaves = plan.tree.leaf, plan.spine.leaves
+        values = Measured(plan, blocks.truth).draw(seed)
+        self.gls, self.whole = (estimate_spine(plan, iter(values), method) for method in ("gls", "bluedown"))
+        begun = time.process_time()
+        areas = {kind: area for kind, (area, _) in blocks.areas.items()}
+        self.made = AreaPosterior.of(self.whole, iter(values), areas, ("block", np.arange(leaves)), seed)
+        self._begun, self._drawn = begun, time.process_time() - begun
+
+    def sums(self) -> Iterator[tuple[str, str, sparse.csr_array, np.ndarray, np.ndarray]]:
+        """By type of area and counts: which blocks and which cells are added up, and these sums in all draws."""
+        for kind, (area, number) in self.blocks.areas.items():
+            inside = np.flatnonzero(area >= 0)
+            ones = np.ones(inside.size, np.int64)
+            rows = sparse.csr_array((ones, (area[inside], inside)), shape=(number, area.size))
+            for counts, by in COUNTS.items():
+                cells = np.eye(16, dtype=np.int64) if by else np.ones((16, 1), np.int64)
+                yield kind, counts, rows, cells, self.made.draws.sums(rows, sparse.csr_array(cells))
+
+    def rows(self) -> list[tuple]:
+        """For the CSV, but the place, the spine and the seed."""
+        table = self.made.draws.table()[self._leaf]
+        spent = round(self._drawn, 1), round(time.process_time() - self._begun, 1)
+        leaves = len(table)
+        others = [each.leaf_counts(0, leaves).reshape(leaves, -1) for each in (self.whole, self.gls)]
+        cut = {level: intervals(self.blocks, self.gls, level) for level in LEVELS}
+        return [(*row, *spent, BURNT, KEPT_EVERY) for row in scores(self, [table, *others], cut)]
+
+    def least(self) -> Iterator[tuple[str, str, float, float]]:
+        """What the docstring above says of ``--least``, by type of area and counts."""
+        truth = self.blocks.truth.reshape(self._leaf.size, -1)
+        for kind, counts, rows, cells, sums in self.sums():
+            middle = np.median(sums, axis=0)
+            expected, true = np.abs(sums - middle).mean(), rows @ truth @ cells
+            yield kind, counts, float(expected), float(np.abs(np.rint(middle) - true).mean())
 
 
 def intervals(blocks: Blocks, gls: SpineEstimate, level: float) -> dict[tuple[str, str], Ends]:
@@ -114,50 +143,39 @@ def intervals(blocks: Blocks, gls: SpineEstimate, level: float) -> dict[tuple[st
 
 
 def scores(
-    blocks: Blocks,
-    made: AreaPosterior,
-    tables: list[np.ndarray],
-    cut: Mapping[float, Mapping[tuple[str, str], Ends]],
+    study: Study, tables: list[np.ndarray], cut: Mapping[float, Mapping[tuple[str, str], Ends]]
 ) -> Iterator[tuple]:
     """What draws, and the tables (blocks, cells) of the posterior, bluedown and gls, are worth, area by area.
 
     Args:
         cut: the intervals of gls at each level.
     """
-    leaves = len(tables[0])
-    truth = blocks.truth.reshape(leaves, -1)
-    for kind, (area, number) in blocks.areas.items():
-        inside = np.flatnonzero(area >= 0)
-        rows = sparse.csr_array(
-            (np.ones(inside.size, np.int64), (area[inside], inside)), shape=(number, leaves)
-        )
-        for counts, by in COUNTS.items():
-            cells = np.eye(16, dtype=np.int64) if by else np.ones((16, 1), np.int64)
-            true, own, blue, unbiased = (rows @ each @ cells for each in (truth, *tables))
-            sums = made.draws.sums(rows, sparse.csr_array(cells))
-            credible = (made.draws.credible(sums, level) for level in LEVELS)
-            held = [Ends(np.minimum(low, own), np.maximum(high, own)) for low, high in credible]
-            ends = [each for pair in (held, [cut[level][kind, counts] for level in LEVELS]) for each in pair]
-            size = np.searchsorted(SIZES, true, side="right") - 1
-            classes = [("all", np.ones(true.shape, bool))]
-            if (kind, counts) == ("block", "total"):
-                classes += [(SIZES[i], size == i) for i in range(len(SIZES)) if (size == i).any()]
-            for name, some in classes:
-                errors = [(each - true)[some] for each in (own, blue, unbiased)]
-                told = (
-                    *(np.abs(each).mean() for each in errors),
-                    *(each.mean() for each in errors[:2]),
-                    *(
-                        number
-                        for low, high in ends
-                        for number in (
-                            (high - low)[some].mean(),
-                            100 * ((low <= true) & (true <= high))[some].mean(),
-                        )
-                    ),
-                    made.effective[kind][f"{counts}s"],
-                )
-                yield kind, counts, name, int(some.sum()), *np.round(told, 3).tolist()
+    truth, made = study.blocks.truth.reshape(len(tables[0]), -1), study.made
+    for kind, counts, rows, cells, sums in study.sums():
+        true, own, blue, unbiased = (rows @ each @ cells for each in (truth, *tables))
+        credible = (made.draws.credible(sums, level) for level in LEVELS)
+        held = [Ends(np.minimum(low, own), np.maximum(high, own)) for low, high in credible]
+        ends = [each for pair in (held, [cut[level][kind, counts] for level in LEVELS]) for each in pair]
+        size = np.searchsorted(SIZES, true, side="right") - 1
+        classes = [("all", np.ones(true.shape, bool))]
+        if (kind, counts) == ("block", "total"):
+            classes += [(SIZES[i], size == i) for i in range(len(SIZES)) if (size == i).any()]
+        for name, some in classes:
+            errors = [(each - true)[some] for each in (own, blue, unbiased)]
+            told = (
+                *(np.abs(each).mean() for each in errors),
+                *(each.mean() for each in errors[:2]),
+                *(
+                    number
+                    for low, high in ends
+                    for number in (
+                        (high - low)[some].mean(),
+                        100 * ((low <= true) & (true <= high))[some].mean(),
+                    )
+                ),
+                made.effective[kind][f"{counts}s"],
+            )
+            yield kind, counts, name, int(some.sum()), *np.round(told, 3).tolist()
 
 
 def means(rows: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -232,17 +250,27 @@ def main() -> int:
     parser.add_argument("--place", choices=PLACES, default=PLACES[0])
     parser.add_argument("--spine", choices=SPINES, default=SPINES[0])
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 1), help="from, and up to but not with")
+    parser.add_argument(
+        "--least", action="store_true", help="what tables of these draws cannot be nearer than"
+    )
     parser.add_argument("--draw", action="store_true", help="the figure and means alone")
     options = parser.parse_args()
     for seed in [] if options.draw else range(*options.seeds):
         blocks = Blocks() if options.place == PLACES[0] else Generated()
         about = (options.place, options.spine, seed)
-        new = [(*about, *row) for row in study(blocks, options.spine, seed)]
+        study = Study(blocks, options.spine, seed)
+        if options.least:
+            for kind, counts, *least in study.least():
+                print(*about, kind, counts, *(f"{error:.3f}" for error in least), sep="\t")
+            continue
+        new = [(*about, *row) for row in study.rows()]
         print(about, f"processor {new[0][-3]:.0f} s", file=sys.stderr)
         with RESULTS.open(newline="") as file:
             old = [tuple(row.values()) for row in csv.DictReader(file)]
         kept = [row for row in old if row[:3] != tuple(map(str, about))]
         record(RESULTS, FIELDS, sorted(kept + new, key=lambda row: (row[0], row[1], int(row[2]))))
+    if options.least:
+        return 0
     with RESULTS.open(newline="") as file:
         rows = list(csv.DictReader(file))
     for place, spine in sorted({(row["place"], row["spine"]) for row in rows}):

@@ -532,6 +532,15 @@ def grow(weight, density, begin, growth):
 
 
 @njit(cache=True, nogil=True)
+def fill(found, rows, indptr, indices, data):
+    """Write rows of a sparse table to ``found`` (rows, cells); what stands at -1 stays as it is."""
+    for i in range(rows.size):
+        if rows[i] >= 0:
+            for k in range(indptr[rows[i]], indptr[rows[i] + 1]):
+                found[i, indices[k]] = data[k]
+
+
+@njit(cache=True, nogil=True)
 def divide(parent, cube, path, columns, random):
     """Cells of a parent (cells,) among children, near to their draws: cube has shape (children, draws, cells).
 
@@ -568,14 +577,17 @@ def _ordered(cube, path, columns):
     """Shape (children, columns, draws): sums of cells in each draw, sorted."""
     children, draws, cells = cube.shape
     found = np.zeros((children, columns, draws), np.int64)
+    somebody = np.zeros((children, columns), np.bool_)
     for u in range(children):
         for m in range(draws):
             for c in range(cells):
                 if cube[u, m, c]:
                     for j in range(path.shape[1]):
                         found[u, path[c, j], m] += cube[u, m, c]
+                        somebody[u, path[c, j]] = True
         for v in range(columns):
-            found[u, v].sort()
+            if somebody[u, v]:
+                found[u, v].sort()
     return found
 
 

@@ -33,6 +33,7 @@ from .chain import (
     Prior,
     State,
     divide,
+    fill,
     grow,
     inherit,
     leaf_tables,
@@ -276,11 +277,10 @@ class Draws:
         for node in internal.tolist():
             children = np.arange(starts[node], starts[node + 1])
             if children.size and found[node].any():  # children of nobody have nobody
-                at_leaf = leaf[children] >= 0
                 cube = np.zeros((children.size, len(self.tables), len(tree.splits)), np.int64)
-                for m, (leaves, sums) in enumerate(zip(self.tables, above, strict=True)):
-                    cube[at_leaf, m] = leaves[leaf[children[at_leaf]]].toarray()
-                    cube[~at_leaf, m] = sums[place[children[~at_leaf]]].toarray()
+                for m, pair in enumerate(zip(self.tables, above, strict=True)):
+                    for rows, drawn in zip((leaf[children], place[children]), pair, strict=True):
+                        fill(cube[:, m], rows, drawn.indptr, drawn.indices, drawn.data)
                 random = np.random.default_rng(node)
                 found[children] = divide(found[node], cube, fixed.path, fixed.depth.size, random)
                 if limits is not None:
@@ -367,18 +367,20 @@ def sample(
     if start[~tree.allowed].any() or (state.parts < fixed.least).any() or (state.parts > fixed.most).any():
         raise InvalidArgument("the start breaks a bound, or counts somebody where nobody can be")
     seeds = np.random.SeedSequence(seed).spawn(CHAINS)
+    states = [state, *(State(*map(np.copy, state)) for _ in seeds[1:])]
     with ThreadPoolExecutor(CHAINS) as threads:
         chains = threads.map(
-            lambda one: list(_chain(tree, start, draws // CHAINS, np.random.default_rng(one), burnt, every)),
+            lambda one, at: list(_chain(tree, at, draws // CHAINS, np.random.default_rng(one), burnt, every)),
             seeds,
+            states,
         )
         return Draws(tree, tuple(table for chain in chains for table in chain))
 
 
 def _chain(
-    tree: MeasuredTree, start: np.ndarray, draws: int, random: np.random.Generator, burnt: int, every: int
+    tree: MeasuredTree, state: State, draws: int, random: np.random.Generator, burnt: int, every: int
 ) -> Iterator[sparse.csr_array]:
-    fixed, state = tree.fixed, tree.state(start)
+    fixed = tree.fixed
     chain = _Parameters(tree, state, random)
     room, moves, rate = _room(tree), _moves(fixed), np.sqrt(tree.precision)
     for turn in range(1, burnt + draws * every + 1):
