@@ -79,6 +79,7 @@ class ClassInformation:
         self._variance = variances[0]
         self._sides: dict[tuple[int, LinearOperator], _Side] = {}
         self._known: dict[LinearOperator, np.ndarray] = {}
+        self._profiles: dict[LinearOperator, Profile] = {}  # a plan, its rehearsal and its release ask for the same
 
     def answer(self, operator: LinearOperator, answers: Sequence[np.ndarray]) -> np.ndarray:
         self.variance(operator)  # refuses what is not determined
@@ -103,6 +104,11 @@ class ClassInformation:
         return summed_variance(self.variance, workload)
 
     def profile(self, operator: LinearOperator) -> Profile:
+        if operator not in self._profiles:
+            self._profiles[operator] = self._profile(operator)
+        return self._profiles[operator]
+
+    def _profile(self, operator: LinearOperator) -> Profile:
         self.variance(operator)
         terms = self._terms(operator)
         if len(terms) == 1:
