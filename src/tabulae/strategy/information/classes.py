@@ -79,7 +79,8 @@ class ClassInformation:
         self._variance = variances[0]
         self._sides: dict[tuple[int, LinearOperator], _Side] = {}
         self._known: dict[LinearOperator, np.ndarray] = {}
-        self._profiles: dict[LinearOperator, Profile] = {}  # a plan, its rehearsal and its release ask for the same
+        # A plan, its rehearsal and its release ask for the same.
+        self._profiles: dict[LinearOperator, Profile] = {}
 
     def answer(self, operator: LinearOperator, answers: Sequence[np.ndarray]) -> np.ndarray:
         self.variance(operator)  # refuses what is not determined
