@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tabulae as tb
-from tabulae.strategy.bounds import cover
+from tabulae.strategy.bounds import cover, lower
 from tabulae.strategy.bounds.cover import covering_bound
 from tabulae.strategy.bounds.lower import hull_volume_bound
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
@@ -124,3 +124,9 @@ def test_lower_bound_knows_it() -> None:
         tb.lower_bound(workload, "laplace", budget=tb.PureDP(1), kind=kind) for kind in ("dual", "svd")
     )
     assert dual > math.sqrt(2 * 3.8 / 2) > svd * 1.15
+
+
+def test_no_cover_is_looked_for_where_cells_are_proven_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lower, "covering_bound", lambda *given: pytest.fail("looked for"))
+    bound = tb.lower_bound(tb.Workload.of(tb.Identity(3)), "laplace", budget=tb.PureDP(1), kind="dual")
+    assert bound == pytest.approx(math.sqrt(2))

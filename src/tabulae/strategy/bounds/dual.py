@@ -21,12 +21,22 @@ import numpy as np
 import scipy.linalg as sl
 from scipy.optimize import minimize
 
+from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
 from ..deadline import check_time, now
-from ..gram import DistinctCells, asked_gram, check_tolerance, checked_gram, gram_root
+from ..gram import (
+    DistinctCells,
+    asked_gram,
+    check_tolerance,
+    checked_gram,
+    dense_grams,
+    gram_root,
+    many_products,
+)
 
 _EPS = float(np.finfo(np.float64).eps)
 _LATTICE_ATTRIBUTES = 20
+_WRITTEN = 1024  # cells of an attribute whose matrices are written out to be looked at
 
 Terms = Sequence[tuple[float, Sequence[np.ndarray]]]
 """``W'W = sum_l c_l V_l1 (x) ... (x) V_ld``: coefficients and per-attribute Gram matrices (n_i x n_i)."""
@@ -160,6 +170,18 @@ def identity_and_ones(V: np.ndarray) -> tuple[float, float, float] | None:
     if not np.array_equal(V, pattern):
         return None
     return diagonal + (n - 1) * b, diagonal - b, abs(diagonal) + (n - 1) * abs(b)
+
+
+def asks_cells_and_totals(merged: Workload) -> bool:
+    """Whether all factors of W'W are seen to be of the form a I + b J, as those of marginals are."""
+    if many_products(merged) or max(merged.domain.shape) > _WRITTEN:
+        return False
+    try:
+        terms = dense_grams(merged)
+    except Unsupported:
+        return False
+    factors = {id(V): V for _, factors in terms for V in factors}
+    return all(identity_and_ones(V) is not None for V in factors.values())
 
 
 def _lattice(coefficients: np.ndarray, parts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

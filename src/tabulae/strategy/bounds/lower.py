@@ -55,9 +55,9 @@ from .alike import alike_bound
 from .cover import covering_bound
 from .dual import (
     Terms,
+    asks_cells_and_totals,
     distinct_cells,
     grounded,
-    identity_and_ones,
     kron_sizes,
     lattice_pair_bound,
     opt0_pairs,
@@ -243,6 +243,7 @@ _STEPS = 2.0  # eigendecompositions' worth of the shortest search for a dual bou
 _CHEAP = 1024  # order of a matrix whose spectrum takes half a second
 _FEW_DIRECTIONS = 3
 _PAIRS = 1024  # cells whose pairs are weighed one by one for a bound: ten seconds
+_REACHED = 1e-6  # relative gap to a loss at which a bound is as large as any: that of the dual's own optimum
 
 
 def lower_bound(
@@ -303,7 +304,7 @@ def lower_bound(
         )
     total = unit_bound(workload, kind, neighbours, directions=directions)
     if noise == "laplace" and kind == "dual":
-        total = max((b for b in (total, *_of_l1(workload, neighbours)) if b is not None), default=None)
+        total = max((b for b in (total, *_of_l1(workload, neighbours, total)) if b is not None), default=None)
     if total is None:
         raise Unsupported(
             f"no {kind} bound for {workload.domain.size:,} cells and {workload.queries:,} queries"
@@ -322,10 +323,18 @@ def _is_positive(directions: int) -> bool:
     return isinstance(directions, (int, np.integer)) and not isinstance(directions, bool) and directions > 0
 
 
-def _of_l1(workload: Workload, neighbours: str) -> list[float | None]:
-    """What volumes and covers say of L1 sensitivity, at unit noise."""
+def _of_l1(workload: Workload, neighbours: str, known: float | None) -> list[float | None]:
+    """What volumes and covers say of L1 sensitivity, at unit noise; nothing where no more than ``known`` can be proven.
+
+    Cells measured as they are have the loss tr W'W, and no bound is above that.
+    """
     merged, _ = workload.merge()
-    bounds = [volume_bound(dense_grams(merged), neighbours)]
+    terms = dense_grams(merged)
+    if known is not None and neighbours == "add-remove":
+        cells = sum(c * math.prod(float(np.trace(V)) for V in factors) for c, factors in terms)
+        if known >= cells * (1 - _REACHED):
+            return []
+    bounds = [volume_bound(terms, neighbours)]
     if merged.domain.size <= _HULL_CELLS:
         gram = explicit_gram(merged)
         bounds += [hull_volume_bound(gram, neighbours), covering_bound(gram, neighbours)]
@@ -401,17 +410,9 @@ def unit_bounds(
 
 def _svd_order(merged: Workload) -> int:
     """The order of the largest matrix that the SVD bound decomposes, at most."""
-    shape, many = merged.domain.shape, many_products(merged)
-    if not many and len(merged.gram_terms()) == 1:
-        return max(shape)
-    if (
-        not many
-        and max(shape) <= _CHEAP
-        and all(
-            identity_and_ones(V) is not None
-            for V in {id(V): V for _, factors in dense_grams(merged) for V in factors}.values()
-        )
-    ):
+    if not many_products(merged) and len(merged.gram_terms()) == 1:
+        return max(merged.domain.shape)
+    if asks_cells_and_totals(merged):
         return 1
     rows = sum(row_count(products(t.operator(merged.domain))) for t in merged.tables)
     return min(merged.domain.size, rows)

@@ -30,7 +30,7 @@ from ...domain import Workload
 from ...errors import Unsupported
 from ...linalg import Dense, Identity, LinearOperator, Partition, Total
 from ..block import crossing, short_scale
-from ..bounds.dual import identity_and_ones
+from ..bounds.dual import asks_cells_and_totals, identity_and_ones
 from ..gram import WIDEST, dense_grams, is_definite, lifted
 from ..methods import Settings, register
 from ..rounding import FINEST
@@ -127,13 +127,21 @@ def _products(pairs: Sequence[np.ndarray]) -> np.ndarray:
     return reduce(lambda done, pair: np.multiply.outer(done, pair).ravel(), pairs, np.ones(1))
 
 
+def _pays(merged: Workload) -> bool:
+    """Whether no other method solves the same problem.
+
+    Of one attribute it is a p-Identity and the total, which may be one of its rows: "opt0" searches these. Where cells
+    and totals are all that is asked, no other matrix than the cells would be tried: "marginals" weighs these.
+    """
+    return sum(n > 1 for n in merged.domain.shape) > 1 and not asks_cells_and_totals(merged)
+
+
 @register(
     "optimised-marginals",
     "OPT_M with an optimised matrix for each attribute",
     families=("auto",),
     turn=6,
-    # Of one attribute it is a p-Identity and the total, which may be one of its rows: "opt0" searches these.
-    pays=lambda workload, settings: sum(n > 1 for n in workload.merge()[0].domain.shape) > 1,
+    pays=lambda workload, settings: _pays(workload.merge()[0]),
     noises=("laplace",),
     otherwise='optimised marginals are for Laplace noise; under Gaussian noise "residual" searches a larger family',
 )
