@@ -45,7 +45,7 @@ from .chain import (
 from .implicates import CHAINS, LEAST_EFFECTIVE, Ends, combine, credible, effective
 from .tree_limits import TreeLimits
 
-BURNT, KEPT_EVERY = 100, 3
+BURNT, KEPT_EVERY = 100, 4
 """Sweeps of each chain before the first draw, and between two draws."""
 
 _TOLD_APART = 1 << 16  # sizes of leaves up to which their law is a mixture; beyond, it is flat
