@@ -50,7 +50,9 @@ def test_slopes_are_differences(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     x, along = rng.normal(size=(2, leanings.size))
     _, slope = leanings.value(0.05 * x)
     ahead, behind = (leanings.value(0.05 * x + step * along)[0] for step in (1e-5, -1e-5))
-    assert slope @ along == pytest.approx((ahead - behind) / 2e-5, rel=1e-3, abs=1e-5 * np.linalg.norm(slope))
+    assert slope @ along == pytest.approx(
+        (ahead - behind) / 2e-5, rel=1e-3, abs=1e-5 * float(np.linalg.norm(slope))
+    )
 
 
 @each("name", ("few rows", "alike", "one is left"))
@@ -139,7 +141,22 @@ def test_a_table_of_many_rows_is_worked_out_in_pieces(monkeypatch: pytest.Monkey
     monkeypatch.setattr(oblique, "_CHUNK", 1)
     pieces = solve(strategy, variances)
     assert pieces.variance(operator) == pytest.approx(variance, rel=1e-12)
-    assert pieces.profile(operator).power4 == pytest.approx(profile.power4, rel=1e-12)
+    assert pieces.profile(operator).power4 == pytest.approx(profile.power4, rel=1e-12)  # type: ignore[union-attr]
+
+
+def test_no_more_sets_are_made_than_there_is_time_to_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three pairs that nobody asks alike: the first alone is more than five evaluations have time for."""
+    workload = up_to_pairs([tb.Prefix(n) for n in (3, 4, 5)], sums_up_to)
+    spaces = Spaces(workload.merge()[0], GAUSSIAN)
+    asked: list[int] = []
+    of = Leanings._of
+    monkeypatch.setattr(Leanings, "_of", lambda self, k: [asked.append(k), of(self, k)][1])
+    leaning(spaces, spaces.uniform(), GAUSSIAN)
+    assert len(asked) == 3
+    monkeypatch.setattr("tabulae.strategy.residual.leaning._WORK", 5.0)
+    found = leaning(spaces, spaces.uniform(), GAUSSIAN)
+    assert len(asked) == 4
+    assert not any(solution.leans for _, _, solution in found)
 
 
 @pytest.mark.parametrize("make", ["sums", pytest.param("apart", marks=pytest.mark.long)])

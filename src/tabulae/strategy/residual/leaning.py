@@ -148,13 +148,15 @@ class Leanings:
         self._spaces, self._a, self._settings = spaces, a, settings
         self._kind_of = {s: k for k, kind in enumerate(spaces.kinds) for s in kind.sets}
         self._known: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        self._leaning = [
-            one
-            for k, kind in enumerate(spaces.kinds)
-            if self._may_lean(kind)
-            for one in self._of(k)
-            if len(one.f)  # of an attribute of one cell nothing is asked beyond its subsets
-        ]
+        # Rows squared times cells that there is time for
+        self._most = min(_WORK, settings.limit / 2 / _SECONDS)
+        self._leaning: list[_Leaning] = []
+        for k, kind in enumerate(spaces.kinds):
+            if self._most // max(self._order, 1) < _FEWEST:  # however many more there are
+                break
+            if self._may_lean(kind):
+                # Of an attribute of one cell nothing is asked beyond its subsets
+                self._leaning += [one for one in self._of(k) if len(one.f)]
         self._groups = self._grouped()
         self._counted = len(self._asked(self._kind_of[()])[0]) > 0
         leant_on = {group.kind for group in self._groups}
@@ -274,14 +276,16 @@ class Leanings:
             groups.append(_Group(k, tuple(sets), tuple(sorted(counts)), rest))
         return sorted(groups, key=lambda group: group.sets)
 
+    @property
+    def _order(self) -> int:
+        """Rows squared times cells of the sets that lean, as far as they are made."""
+        return sum(len(one.f) ** 2 * one.f[0].size for one in self._leaning)
+
     # the search ----------------------------------------------------------------------------------------------
     def searched(self, plain: Found) -> Found | None:
         """The optima where sets lean; None where none may, or there is no time."""
-        order = sum(len(one.f) ** 2 * one.f[0].size for one in self._leaning)
-        order += sum(len(group.rest) ** 3 for group in self._groups)
-        left = int(min(_MOST, _WORK // max(order, 1)))
-        if self._settings.limit < math.inf:
-            left = min(left, int(self._settings.limit / 2 / (_SECONDS * max(order, 1))))
+        order = self._order + sum(len(group.rest) ** 3 for group in self._groups)
+        left = int(min(_MOST, self._most // max(order, 1)))
         if not self._leaning or left < _FEWEST:
             return None
         touched = (
