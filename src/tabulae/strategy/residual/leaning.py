@@ -229,12 +229,14 @@ class Leanings:
         rows = self._cut(kind, every)
         total = self._cut(kind, ())[:, 0]
         out = []
+        signs = None
+        if len(sizes) == 2 and kind.colours[0] == kind.colours[1]:
+            f, signs = _even_and_odd(rows, sizes[0])
+        else:
+            f = _row_space(rows)
         for kinds, sets in alike.items():
-            signs = None
-            if len(sizes) == 2 and kind.colours[0] == kind.colours[1]:
-                f, signs = _even_and_odd(rows, sizes[0])
-            else:
-                f = _row_space(rows)
+            if len(out) * len(f) ** 2 * f.shape[1] * _FEWEST > self._most:  # however many more there are
+                break
             C = [
                 rows @ f.T,
                 *(self._cut(kind, p) @ self._asked(j)[0].T for p, j in zip(below, kinds, strict=True)),
