@@ -60,7 +60,7 @@ def test_the_page_says_what_was_promised_and_what_is_exact(duchy_release: Path) 
     view = geography_view(release)
     assert "zero-concentrated differential privacy with ρ = 2" in text
     assert "the duke counts heads" in text
-    assert view.promise.statements[0].epsilon == pytest.approx(release.spec.loss.epsilon("1e-10"))  # type: ignore[union-attr]
+    assert view.promise.statements[0].epsilon == pytest.approx(release.spec.loss.epsilon("1e-10"))
     assert (view.areas, view.counts, view.people) == (78, 78 + 78 + 204, 500)
     assert [level.name for level in view.levels] == ["duchy", "shire", "parish", "hamlet", "plot"]
     assert [row.entity_type for row in view.distances if row.entity_type in ("market", "forest")] == [
@@ -178,7 +178,7 @@ def test_a_release_of_gls_alone_says_so(tmp_path: Path) -> None:
 
 def test_searches_that_stopped_early_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admm, "STEPS", 1)
-    monkeypatch.setattr(projected_gradient, "STEEPEST", 0.0)
+    monkeypatch.setattr(projected_gradient, "STEEPEST", 1e-12)
     release = tb.run(write_duchy(tmp_path), tmp_path / "release")
     assert release.about["unconverged"] > 1
     assert f"For {release.about['unconverged']} areas the search" in _page(release.path)
