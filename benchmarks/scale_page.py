@@ -226,8 +226,8 @@ def checked_part() -> str:
     file = CHECKED.relative_to(ROOT)
     return f"""`python -m benchmarks.state_check RELEASE SPEC --csv {file}` counts by SQL of its
 own, over microdata, tables and public files, how often each of {len(rules)} rules is broken: **{sum(rules)} times**.
-The release that was counted is one of an earlier run, of the same records with other noise. The people of an area are
-wrong by so many, mean over areas; tracts and block groups are those of the file, which are off the spine:
+The people of an area are wrong by so many, mean over areas; tracts and block groups are those of the file, which are
+off the spine:
 
 | {" | ".join(errors)} |
 |{"--:|" * len(errors)}
