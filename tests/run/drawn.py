@@ -1,9 +1,8 @@
-"""What tests of drawn releases share: few draws, credible intervals whatever these are worth, and changed specs."""
+"""What tests of drawn releases share: few draws, and credible intervals whatever these are worth."""
 
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -21,13 +20,3 @@ def few_draws(monkeypatch: pytest.MonkeyPatch, module: ModuleType, **sweeps: int
 def worth_at_least(monkeypatch: pytest.MonkeyPatch, least: int) -> None:
     """Credible intervals are made of draws that are worth so many."""
     monkeypatch.setattr(implicates, "LEAST_EFFECTIVE", least)
-
-
-def changed(spec: Path, *changes: tuple[str, str]) -> Path:
-    """A spec in which passages are others."""
-    text = spec.read_text()
-    for old, new in changes:
-        assert old in text, old
-        text = text.replace(old, new)
-    spec.write_text(text)
-    return spec

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.duchy import houses, people, write_plots
+from tests.duchy import changed, houses, people, write_plots
 
 import tabulae as tb
 from tabulae.errors import DataError, ReleaseError
@@ -18,14 +18,6 @@ from tabulae.products.areas.descent.limits import NodeLimits
 
 def _ledger(duchy: Path, name: str = "ledger.db") -> tb.Ledger:
     return tb.Ledger.open(duchy.parent / name)
-
-
-def _edit(path: Path, *changes: tuple[str, str]) -> None:
-    text = path.read_text()
-    for old, new in changes:
-        assert old in text, old
-        text = text.replace(old, new)
-    path.write_text(text)
 
 
 def _limit(duchy: Path, column: str, limits: dict[tuple[str, str], str]) -> None:
@@ -42,7 +34,7 @@ def _without_exact(duchy: Path) -> None:
 # units and columns ---------------------------------------------------------------------------------------
 def test_rows_of_a_unit_beyond_the_bound_are_not_counted(duchy: Path) -> None:
     """500 rows, of which five are of one person and two may be counted: the exact total is 497."""
-    _edit(duchy, ('unit = "person"', 'unit = "person"\nunit_id = "ID"\nrows_per_unit = 2'))
+    changed(duchy, ('unit = "person"', 'unit = "person"\nunit_id = "ID"\nrows_per_unit = 2'))
     rows = [",".join((*row, f"n{max(i, 4)}")) for i, row in enumerate(people())]
     (duchy.parent / "people.csv").write_text("PLOT,KIND,AGE,FAITH,ID\n" + "\n".join(rows) + "\n")
     release = tb.run(duchy, duchy.parent / "release")
@@ -68,7 +60,7 @@ def test_what_nobody_asked_for_is_not_published(duchy: Path) -> None:
 @pytest.mark.parametrize("method", ["bluedown", "topdown", "gls"])
 def test_records_that_break_limits_are_estimated_like_others(duchy: Path, method: str) -> None:
     """At most one may be in the fullest plot, and 50 must be in one that has fewer."""
-    _edit(duchy, ("[release]\nmicrodata = true", f'[method]\nestimate = "{method}"'))
+    changed(duchy, ("[release]\nmicrodata = true", f'[method]\nestimate = "{method}"'))
     _without_exact(duchy)
     inside = Counter(plot for plot, kind, *_ in people() if kind == "home")
     [(full, most)], empty = inside.most_common(1), "006"
@@ -88,7 +80,7 @@ def test_records_that_break_limits_are_estimated_like_others(duchy: Path, method
 @pytest.mark.parametrize("method", ["bluedown", "topdown"])
 def test_exact_counts_that_limits_contradict_are_refused_before_the_charge(duchy: Path, method: str) -> None:
     """52 pairs: there would be 624 people or more, and then 416 or fewer; there are 500."""
-    _edit(duchy, ("[release]\nmicrodata = true", f'[method]\nestimate = "{method}"'))
+    changed(duchy, ("[release]\nmicrodata = true", f'[method]\nestimate = "{method}"'))
     for column, limit in (("at_least", "12"), ("at_most", "8")):
         _limit(duchy, column, dict.fromkeys(houses(), limit))
         with pytest.raises(DataError, match="duchy D: the exact count of 'total' is outside") as refused:
@@ -99,7 +91,7 @@ def test_exact_counts_that_limits_contradict_are_refused_before_the_charge(duchy
     assert _ledger(duchy).charges() == []
     assert _ledger(duchy).disclosures() == []
     assert not list(duchy.parent.glob(".*partial"))
-    _edit(duchy, (f'"{method}"', '"gls"'))
+    changed(duchy, (f'"{method}"', '"gls"'))
     assert tb.run(duchy, duchy.parent / "release").verify() == []
 
 
@@ -168,11 +160,11 @@ def test_measurements_are_not_resumed_by_another_spec_or_ledger_or_name(stored: 
         assert not (folder / out).exists()
 
     for old, new in EDITS.values():
-        _edit(stored, (old, new))
+        changed(stored, (old, new))
         refuse()
         stored.write_text(right)
     tb.Ledger.create(folder / "other.db", 4, "zcdp", neighbours="replace")
-    _edit(stored, ("ledger.db", "other.db"))
+    changed(stored, ("ledger.db", "other.db"))
     refuse()
     stored.write_text(right)
     files = (folder / "plots.csv").read_text()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from tests.duchy import houses, people, plots
+from tests.duchy import changed, houses, people, plots
 from tests.run.stops import kill
 
 import tabulae as tb
@@ -27,18 +27,12 @@ def _ledger(duchy: Path) -> tb.Ledger:
     return tb.Ledger.open(duchy.parent / "ledger.db")
 
 
-def _edit(spec: Path, *changes: tuple[str, str]) -> None:
-    text = spec.read_text()
-    for old, new in changes:
-        assert old in text, old
-        text = text.replace(old, new)
-    spec.write_text(text)
-
-
 @pytest.mark.parametrize("method", ["bluedown", "topdown", "gls"])
 def test_a_release_is_complete_verified_and_paid_once(duchy: Path, method: str) -> None:
     microdata = "" if method == "gls" else "microdata = true"
-    _edit(duchy, ("[release]\nmicrodata = true", f'[method]\nestimate = "{method}"\n[release]\n{microdata}'))
+    changed(
+        duchy, ("[release]\nmicrodata = true", f'[method]\nestimate = "{method}"\n[release]\n{microdata}')
+    )
     out = duchy.parent / "release"
     release = tb.run(duchy, out)
     assert release.verify() == []
@@ -76,8 +70,8 @@ def test_estimates_are_of_the_people_who_are_there(duchy: Path) -> None:
     Each of about 1,500 answers has discrete Gaussian noise of parameter 15 / 750 = 0.02: some answer is not the
     true one with probability below 1500 * 2.1 * exp(-1 / 0.04) < 1e-7.
     """
-    _edit(duchy, ('budget = "2"', 'budget = "750"'), ("outside =", 'bypass = "off"\noutside ='))
-    _edit(duchy, ("1/4", "1/3"), ("1/2", "1/3"))
+    changed(duchy, ('budget = "2"', 'budget = "750"'), ("outside =", 'bypass = "off"\noutside ='))
+    changed(duchy, ("1/4", "1/3"), ("1/2", "1/3"))
     _new_ledger(duchy, 750, "zcdp")
     release = tb.run(duchy, duchy.parent / "release")
     truth = _truth()
@@ -190,7 +184,7 @@ def test_an_audit_says_what_to_do_instead(duchy: Path) -> None:
 
 
 def test_a_split_spine_has_the_forest_on_it(duchy: Path) -> None:
-    _edit(duchy, ('optimise = { fanout_cutoff = 2, entities = ["market"] }', "split = \"forest = 'oak'\""))
+    changed(duchy, ('optimise = { fanout_cutoff = 2, entities = ["market"] }', "split = \"forest = 'oak'\""))
     release = tb.run(duchy, duchy.parent / "release")
     assert release.verify() == []
     geography = read_spec(duchy).geography
@@ -201,7 +195,7 @@ def test_a_split_spine_has_the_forest_on_it(duchy: Path) -> None:
 
 
 def test_pure_promises_run_too(duchy: Path) -> None:
-    _edit(duchy, ('definition = "zcdp"', 'definition = "pure"'), ('delta = "1e-10"\n', ""))
+    changed(duchy, ('definition = "zcdp"', 'definition = "pure"'), ('delta = "1e-10"\n', ""))
     _new_ledger(duchy, 4, "pure")
     release = tb.run(duchy, duchy.parent / "release")
     assert release.verify() == []
@@ -209,7 +203,7 @@ def test_pure_promises_run_too(duchy: Path) -> None:
 
 
 def test_a_budget_that_leaves_no_noise_is_refused_before_it_is_paid(duchy: Path) -> None:
-    _edit(duchy, ('budget = "2"', 'budget = "20000"'))
+    changed(duchy, ('budget = "2"', 'budget = "20000"'))
     _new_ledger(duchy, 20000, "zcdp")
     with pytest.raises(Unsupported, match="nothing was charged"):
         tb.run(duchy, duchy.parent / "release")
@@ -220,7 +214,7 @@ def test_a_budget_that_leaves_no_noise_is_refused_before_it_is_paid(duchy: Path)
 @pytest.mark.parametrize("budget", ["1e-14", "1e-20"])
 def test_a_budget_that_leaves_nothing_but_noise_is_refused(duchy: Path, budget: str) -> None:
     """Whole counts could come out at more people than rounding takes."""
-    _edit(duchy, ('budget = "2"', f'budget = "{budget}"'))
+    changed(duchy, ('budget = "2"', f'budget = "{budget}"'))
     with pytest.raises(Unsupported, match="give it a larger budget"):
         tb.run(duchy, duchy.parent / "release")
     assert _ledger(duchy).spent == 0
@@ -228,5 +222,5 @@ def test_a_budget_that_leaves_nothing_but_noise_is_refused(duchy: Path, budget: 
 
 
 def test_small_budgets_are_run(duchy: Path) -> None:
-    _edit(duchy, ('budget = "2"', 'budget = "1e-12"'))
+    changed(duchy, ('budget = "2"', 'budget = "1e-12"'))
     assert tb.run(duchy, duchy.parent / "release").verify() == []
