@@ -14,6 +14,7 @@ from scipy.special import gammaln
 from tabulae.errors import InvalidArgument
 from tabulae.estimation import posterior
 from tabulae.estimation.chain import KINSHIPS, SHAPE, SPREADS, Prior, mix, sweep
+from tabulae.estimation.implicates import LEAST_EFFECTIVE, are_enough
 from tabulae.estimation.posterior import CHAINS, Draws, ExactSums, MeasuredTree, combine, sample
 
 PARENT, LEAF = np.array([-1, 0, 0]), np.array([1, 2])
@@ -514,6 +515,13 @@ def test_rubins_rule_adds_a_variance_within_and_counts_effective_draws():
     assert few > all_of_them
     with pytest.raises(InvalidArgument, match="effective draws"):
         combine(drawn[:1], 0.9)
+
+
+def test_draws_are_enough_where_the_least_is():
+    least = float(LEAST_EFFECTIVE)
+    assert are_enough({"total": least, "cell": least})
+    assert not are_enough({"total": 2 * least, "cell": least - 0.1})
+    assert not are_enough({"total": least - 0.1, "cell": 2 * least})
 
 
 def test_effective_draws_of_a_known_series():
