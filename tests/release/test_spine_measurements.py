@@ -165,9 +165,8 @@ Change = Callable[[pa.Table], pa.Table]
 def _set(column: str, values: Any) -> Change:
     def change(rows: pa.Table) -> pa.Table:
         at = rows.column_names.index(column)
-        return rows.set_column(
-            at, rows.field(column), pa.array(values(rows[column].to_pylist())).cast(rows.field(column).type)
-        )
+        field = rows.field(column).with_nullable(True)
+        return rows.set_column(at, field, pa.array(values(rows[column].to_pylist())).cast(field.type))
 
     return change
 
@@ -245,6 +244,18 @@ def test_files_of_another_plan_are_refused(tmp_path: Path) -> None:
         list(read_spine_measurements(tmp_path, plan(0)))
     with pytest.raises(ReleaseError, match="variance is not as the plan has it"):
         list(read_spine_measurements(tmp_path, plan(3, ZCDP(2))))
+
+
+def test_a_file_that_does_not_say_that_nothing_is_missing_is_read(tmp_path: Path) -> None:
+    _, drawn = stored(tmp_path, PLAN)
+    for path in (tmp_path / "measurements").glob("*.parquet"):
+        written = pq.ParquetFile(path).schema_arrow
+        assert not any(field.nullable for field in written)
+        _rewritten(
+            path, lambda rows: rows.cast(pa.schema([each.with_nullable(True) for each in rows.schema]))
+        )
+        assert all(field.nullable for field in pq.ParquetFile(path).schema_arrow)
+    check_same(drawn, list(read_spine_measurements(tmp_path, PLAN)))
 
 
 def test_dictionaries_in_another_order_are_the_same_words(tmp_path: Path) -> None:
