@@ -6,6 +6,7 @@ with noise that follows from a seed; prints each line of progress; and kills its
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import signal
@@ -48,8 +49,8 @@ _SETTINGS = """
 spark.master                       spark://127.0.0.1:{port}
 spark.driver.host                  127.0.0.1
 spark.driver.bindAddress           127.0.0.1
-spark.driver.memory                512m
-spark.executor.memory              512m
+spark.driver.memory                {memory}m
+spark.executor.memory              {memory}m
 spark.executor.extraJavaOptions    -XX:+UseSerialGC -XX:TieredStopAtLevel=1
 spark.driver.extraJavaOptions      -XX:+UseSerialGC -XX:TieredStopAtLevel=1
 spark.sql.shuffle.partitions       4
@@ -68,18 +69,22 @@ class Standalone:
         folder: for settings and what workers keep; it is removed with the test.
         environment: of all processes.
         port: of the master, on loopback.
+        memory: megabytes of each worker, of its executor and of a driver's Java.
         peaks: name of a process -> the most megabytes that one of that name held, as far as ``look`` saw.
+        spent: (number, name) of a process -> its seconds of CPU, as far as ``look`` saw.
     """
 
     folder: Path
     environment: dict[str, str]
     port: int
+    memory: int
     master: subprocess.Popen[bytes]
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     peaks: dict[str, int] = field(default_factory=dict)
+    spent: dict[tuple[int, str], float] = field(default_factory=dict)
 
     @classmethod
-    def start(cls, folder: Path, workers: int) -> Standalone:
+    def start(cls, folder: Path, workers: int, memory: int) -> Standalone:
         """A master that answers, and so many workers of one core each."""
         import pyspark
 
@@ -87,7 +92,7 @@ class Standalone:
             probe.bind(("127.0.0.1", 0))
             port = int(probe.getsockname()[1])
         path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
-        (folder / "spark-defaults.conf").write_text(_SETTINGS.format(port=port, path=path))
+        (folder / "spark-defaults.conf").write_text(_SETTINGS.format(port=port, path=path, memory=memory))
         (folder / "log4j2.properties").write_text(QUIET)
         environment = {
             **os.environ,
@@ -101,7 +106,8 @@ class Standalone:
             "PYSPARK_PYTHON": sys.executable,
         }
         options = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
-        made = cls(folder, environment, port, _java(f"{_DEPLOY}.master.Master", *options, env=environment))
+        master = _java(f"{_DEPLOY}.master.Master", *options, env=environment)
+        made = cls(folder, environment, port, memory, master)
         try:
             made._answers()
             for _ in range(workers):
@@ -120,8 +126,14 @@ class Standalone:
         raise AssertionError("the master did not start")
 
     def add_worker(self) -> None:
-        options = ("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "512m")
-        options += ("--work-dir", str(self.folder / "work"), f"spark://127.0.0.1:{self.port}")
+        options = ("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1")
+        options += (
+            "--memory",
+            f"{self.memory}m",
+            "--work-dir",
+            str(self.folder / "work"),
+            f"spark://127.0.0.1:{self.port}",
+        )
         self.workers.append(_java(f"{_DEPLOY}.worker.Worker", *options, env=self.environment))
 
     def kill_worker(self) -> None:
@@ -135,12 +147,13 @@ class Standalone:
         self.add_worker()
 
     def look(self) -> None:
-        """Note the most that each process has held so far."""
+        """Note the most that each process has held so far, and the CPU that it took."""
         for number in family(os.getpid()) - {os.getpid()}:
-            told = _read(number, "status")
-            if held := re.search(r"VmHWM:\s+(\d+) kB", told):
+            told, times = _read(number, "status"), _read(number, "stat").rpartition(")")[2].split()
+            if times and (held := re.search(r"VmHWM:\s+(\d+) kB", told)):
                 name = _name(_read(number, "cmdline").split("\0"))
                 self.peaks[name] = max(self.peaks.get(name, 0), int(held[1]) >> 10)
+                self.spent[number, name] = (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
 
     def drive(self, spec: Path, out: Path, *, die: str = "", struck: bool = False) -> tuple[int, list[str]]:
         """Run a driver to its end: how it ended, and what it said.
@@ -174,14 +187,17 @@ class Standalone:
 
 
 @contextmanager
-def standalone(folder: Path, workers: int = 2) -> Iterator[Standalone]:
+def standalone(folder: Path, workers: int = 2, memory: int = 512) -> Iterator[Standalone]:
     """A cluster for as long as the context lasts.
+
+    Args:
+        memory: megabytes of each worker, of its executor and of a driver's Java.
 
     Raises:
         MissingDependency: there is no Java that fits.
     """
     with java_home():
-        cluster = Standalone.start(folder, workers)
+        cluster = Standalone.start(folder, workers, memory)
         try:
             yield cluster
         finally:
@@ -227,6 +243,14 @@ def _name(command: list[str]) -> str:
         if words in told:
             return name
     return "other"
+
+
+def published(out: Path) -> dict[str, str]:
+    """Digests of everything in a release that is a number: measurements, tables, microdata."""
+    files = [*out.glob("measurements/*.parquet"), *out.glob("tables/*"), *out.glob("*.parquet")]
+    found = {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    assert len(found) > 10
+    return found
 
 
 def main(spec: Path, out: Path, die: str) -> None:

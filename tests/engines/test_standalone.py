@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import signal
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
-from tests.engines.standalone import STAGES, Standalone, main, standalone
+from tests.engines.standalone import STAGES, Standalone, main, published, standalone
 
 import tabulae as tb
 from tabulae.errors import MissingDependency
@@ -45,14 +44,6 @@ def specs(duchy: Path) -> tuple[Path, Path]:
     spec = other / duchy.name
     spec.write_text(spec.read_text().replace('"people.parquet"', '"people.parquet"\nengine = "spark"'))
     return duchy, spec
-
-
-def published(out: Path) -> dict[str, str]:
-    """Digests of everything that is a number: measurements, tables, microdata."""
-    files = [*out.glob("measurements/*.parquet"), *out.glob("tables/*"), *out.glob("*.parquet")]
-    found = {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-    assert len(found) > 10
-    return found
 
 
 @pytest.fixture
