@@ -32,7 +32,7 @@ from .failures import redacted
 from .households import FromRecords
 from .source import RecordSource, engine_of
 from .units import UnitRule
-from .values import fold, folded, numbers_of, plain_number, plain_text, wrong_type
+from .values import BLANKS, fold, folded, numbers_of, plain_number, plain_text, wrong_type
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -43,7 +43,6 @@ Key = TypeVar("Key", int, str)
 OTHER = "other"
 UNKNOWN_CODE = -1
 NULL_CODE = -2
-BLANKS = " \t\n\r\v\f"
 
 _INTEGER_LABEL = re.compile(r"[+-]?[0-9]+")
 _INT64 = range(-(2**63), 2**63)

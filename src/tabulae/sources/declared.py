@@ -21,7 +21,7 @@ from .failures import redacted
 from .parquet_files import column_names, parquet_files
 from .source import RecordSource, open_records
 from .stat_files import STAT_KINDS, StatFile
-from .values import whole_number
+from .values import plain_text, whole_number
 
 if TYPE_CHECKING:
     import duckdb
@@ -471,8 +471,7 @@ def peek(source: RecordSource, columns: Sequence[DeclaredColumn]) -> list[Declar
 
 def _with_values_found(records: Any, position: int, column: DeclaredColumn, decimal: str) -> DeclaredColumn:
     """What one column holds, as far as a draft can use it."""
-    text = records[f"c{position}"].cast("string").strip()
-    told = records.select(text=text.nullif("")).filter(lambda rows: rows.text.notnull())
+    told = records.select(text=plain_text(records[f"c{position}"])).filter(lambda rows: rows.text.notnull())
     listed = told.distinct().order_by("text").limit(MOST_VALUES + 1).to_pyarrow()["text"].to_pylist()
     by = f"the values of all records in this column, {len(listed)} of them different"
     if len(listed) <= MOST_VALUES:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DataError, InvalidArgument
 from .columns import ID
 from .source import engine_of
+from .values import plain_text
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -51,7 +52,7 @@ def identified(records: ir.Table, rule: UnitRule) -> ir.Table:
     raw: Any = records[ID]
     kind = raw.type()
     if kind.is_string() or kind.is_null():
-        return records.mutate(**{ID: raw.cast("string").strip().nullif("")})
+        return records.mutate(**{ID: plain_text(raw)})
     if kind.is_integer() or kind.is_uuid() or (kind.is_decimal() and kind.scale == 0):
         return records.mutate(**{ID: raw.cast("string")})
     named = "a type that is not read" if kind.is_unknown() else f"type {kind}"

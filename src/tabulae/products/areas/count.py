@@ -13,7 +13,6 @@ import numpy as np
 from ...domain import Attribute
 from ...errors import DataError, InvalidArgument, Unsupported
 from ...sources.coding import (
-    BLANKS,
     EXAMPLES,
     NULL_CODE,
     UNKNOWN_CODE,
@@ -30,6 +29,7 @@ from ...sources.columns import ID, LEAF
 from ...sources.failures import redacted
 from ...sources.source import RecordSource, batches, engine_of, open_records
 from ...sources.units import UnitRule, bounded, identified, most_counted
+from ...sources.values import BLANKS, plain_text
 from .constraints import ExactMargin
 from .spine_plan import Piece, SpinePlan
 
@@ -260,13 +260,11 @@ def open_spine_records(
         raise InvalidArgument(f"{len(leaf.codes)} leaf codes for a plan of {plan.spine.leaves} leaves")
     wanted = [(a.name, rules[a.name].column) for a in attributes]
     with open_records(source, wanted, unit and unit.column, leaf.column, memory=memory) as records:
-        readable = _readable(records, leaf, unit)
-        read = _Coded(
-            source, attributes, rules, leaf, readable, engine_of(readable).copied(readable, leaf.numbered)
-        )
+        named = _named(records, unit)
+        read = _Coded(source, attributes, rules, leaf, named, engine_of(named).copied(named, leaf.numbered))
         rows = read.rows(read.records.count())
         count = engine_of(records).part_count(rows, memory)
-        ranges = (_readable(part, leaf, unit) for part in _ranges(records, leaf, count))
+        ranges = (_named(part, unit) for part in _ranges(records, leaf, count))
         every = read.counted([replace(read, records=part).table() for part in ranges], rows)
         _check(read, every, plan, nameless(source, read.records, unit) if unit else [], bounds)
         if unit is not None:
@@ -278,10 +276,9 @@ def open_spine_records(
     return SpineCounts(plan, placed.leaf, placed.place, placed.people)
 
 
-def _readable(records: ir.Table, leaf: LeafColumn, unit: UnitRule | None) -> Any:
-    """The records with their leaf's code as text, and the name of their unit where there is a rule."""
-    found: Any = records.mutate(**{LEAF: _as_text(records, leaf)})
-    return found if unit is None else identified(found, unit)
+def _named(records: ir.Table, unit: UnitRule | None) -> Any:
+    """The records with the name of their unit where there is a rule."""
+    return records if unit is None else identified(records, unit)
 
 
 def _ranges(records: ir.Table, leaf: LeafColumn, count: int) -> list[ir.Table]:
@@ -311,7 +308,7 @@ def _as_text(records: ir.Table, leaf: LeafColumn) -> Any:
     raw: Any = records[LEAF]
     kind, column = raw.type(), f"column {leaf.column!r} ([geography] column)"
     if kind.is_string() or kind.is_null():
-        return raw.cast("string").strip().nullif("")
+        return plain_text(raw)
     if not (kind.is_integer() or (kind.is_decimal() and kind.scale == 0)):
         named = "a type that is not read" if kind.is_unknown() else f"type {kind}"
         raise DataError(f"{column} has {named}: leaf codes are text or whole numbers; convert it to text")
@@ -346,6 +343,7 @@ class _Coded:
         import ibis
 
         table: Any = coded(self.records, self.attributes, self.rules, beside=[*beside, LEAF])
+        table = table.mutate(**{LEAF: _as_text(table, self.leaf)})  # of alike records together
         table = table.left_join(self.numbered, table[LEAF] == self.numbered["code"])
         number = ibis.coalesce(table["number"], UNKNOWN_CODE)
         at = ibis.ifelse(table[LEAF].isnull(), NULL_CODE, number).cast("int64")
