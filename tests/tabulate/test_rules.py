@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import ibis
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -19,6 +20,7 @@ from tabulae.linalg import Identity, Kron, Total
 from tabulae.products.tables.count import Counts, tabulate
 from tabulae.sources.coding import ColumnCoding
 from tabulae.sources.source import RecordSource
+from tabulae.sources.values import BLANKS, plain_text
 
 Writer = Callable[..., RecordSource]
 
@@ -293,3 +295,14 @@ def test_one_rule_for_each_attribute(write: Writer) -> None:
     source, domain = write("csv", {"x": [1]}), Domain({"a": 2, "b": 2})
     with pytest.raises(InvalidArgument, match="none for 'b'; the domain has no 'c'"):
         tabulate(source, domain, {"a": ColumnCoding("x"), "c": ColumnCoding("x")})
+
+
+def test_only_blanks_at_the_ends_are_stripped() -> None:
+    """Each kind of blank, before, after, around and within a text; nothing is left of blanks alone."""
+    ends = ("", *BLANKS, BLANKS)
+    texts = [
+        before + word + after for before in ends for word in ("", "x", "a b", "\u00a0") for after in ends
+    ]
+    table = ibis.memtable(pa.table({"raw": texts, "number": range(len(texts))}))
+    found = table.select("number", bare=plain_text(table.raw)).order_by("number").to_pyarrow()
+    assert found["bare"].to_pylist() == [text.strip(BLANKS) or None for text in texts]
