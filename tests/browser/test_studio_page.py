@@ -10,8 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import shown
-from tests.studio.conftest import village
-from tests.village import SPEC
+from tests.studio.conftest import SPEC, village
 
 from tabulae.studio import Studio
 

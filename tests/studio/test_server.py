@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.studio.conftest import served, village
-from tests.village import SPEC
+from tests.studio.conftest import SPEC, served, village
 
 from tabulae.studio import Studio
 
