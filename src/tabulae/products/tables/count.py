@@ -675,9 +675,11 @@ def _whole(
     records = identified(records, unit)
     table: Any = coded(records, attributes, rules, beside=[ID])
     wrong = ibis.or_(table[ID].isnull(), *(table[f"k{i}"] < 0 for i in range(len(attributes))))
-    if _number(source, table.people.sum(where=wrong)):
+    asked: Any = table.aggregate(wrong=table.people.sum(where=wrong), people=table.people.sum())
+    sums = redacted(source.name, lambda: asked.to_pyarrow().to_pylist()[0])
+    if sums["wrong"]:
         raise refusal(source, [*misfits(source, attributes, rules, table), *nameless(source, records, unit)])
-    check_counted(source, _number(source, records.count()), _number(source, table.people.sum()))
+    check_counted(source, _number(source, records.count()), int(sums["people"] or 0))
     return table
 
 
