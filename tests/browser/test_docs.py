@@ -43,11 +43,16 @@ def address(browser: Browser, request: pytest.FixtureRequest) -> Iterator[str]:
     server.server_close()
 
 
-def test_pages_fit(page: Page, address: str) -> None:
-    for width in WIDTHS:
-        page.set_viewport_size({"width": width, "height": 900})
-        for name in (*MAIN, *MORE):
-            page.goto(f"{address}/{name}", wait_until="load")
+@pytest.mark.parametrize(
+    "names",
+    [(*MAIN[:3], *MORE[1:3]), pytest.param((*MAIN[3:], *MORE), marks=pytest.mark.long)],
+    ids=["some", "others"],
+)
+def test_pages_fit(page: Page, address: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        page.goto(f"{address}/{name}", wait_until="load")
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, f"{name} is {wide} px wide"
 
