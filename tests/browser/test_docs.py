@@ -49,10 +49,10 @@ def address(browser: Browser, request: pytest.FixtureRequest) -> Iterator[str]:
     ids=["some", "others"],
 )
 def test_pages_fit(page: Page, address: str, names: tuple[str, ...]) -> None:
-    for name in names:
-        page.goto(f"{address}/{name}", wait_until="load")
-        for width in WIDTHS:
-            page.set_viewport_size({"width": width, "height": 900})
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        for name in names:
+            page.goto(f"{address}/{name}", wait_until="load")
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, f"{name} is {wide} px wide"
 

@@ -139,7 +139,7 @@ def test_types_of_household_are_those_of_production() -> None:
     found = con.execute(f"""select {never} from sexs, hhages, elderlys,
         (select code, elders_of.label elders, partner_of.label partner from elders_of join partner_of using (code))
         order by sex_at, hhage_at, elderly_at, code""").fetchnumpy()
-    never_so = next(iter(found.values()))
+    never_so = np.asarray(next(iter(found.values())))
     assert np.array_equal(never_so, ~can_be().ravel())
     assert never_so.sum() * 2 * 7 * 3 == 466_956
     assert never_so.size * 2 * 7 * 3 == 1_578_528
