@@ -679,7 +679,7 @@ METHOD = '[method]\nselect = "residual"\n'
 
 def test_an_audit_counts_the_seats_of_households_of_which_one_person_goes() -> None:
     """With the noise drawn again and the sensitivity derived again; all that an audit checks: the next test."""
-    found = fails(_audited("record-free"), passes=("noise", "seats", "remove one"))
+    found = fails(_audited("record-free"), passes=("noise", "seats", "remove one", "sensitivity", "law"))
     assert {check.name: check.detail for check in found.values() if not check.passed} == {}
     assert (found["remove one"].observed or 0) > 0.2
 

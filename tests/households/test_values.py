@@ -235,7 +235,7 @@ def test_values_of_both_universes_are_those_of_sql(tmp_path: Path) -> None:
 
 def test_an_audit_of_values_finds_them_counted_in_whole() -> None:
     """With the noise drawn again and the sensitivity derived again. All that an audit checks: the next test."""
-    found = fails(audited("record-derived"), passes=("noise", "seats"))
+    found = fails(audited("record-derived"), passes=("noise", "seats", "sensitivity", "law"))
     assert {check.name: check.detail for check in found.values() if not check.passed} == {}
 
 
