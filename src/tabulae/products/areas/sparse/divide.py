@@ -13,7 +13,7 @@ import numpy as np
 from ..compiled import njit
 
 step = njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
-"""A part of what is compiled here: its loops are optimised where they stand, beside arrays that it shares with nobody."""
+"""A part of what is compiled here. Inlined, its loops are over arrays that share nothing, and are faster for it."""
 
 FREE = -1
 """In place of a run's total: nothing is held of it."""
