@@ -11,6 +11,7 @@ beyond one whole run, as a share of it.
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import random
 import resource
@@ -18,7 +19,9 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks.nation import populate
 from benchmarks.recorded import add_force, record
@@ -100,6 +103,16 @@ def strike(spec: Path, out: Path, whole: float, at: float) -> dict[str, object]:
     return {"at": f"{at:.3f}", "step": step, "anew": anew, **numbers}
 
 
+def of_other_shares(share: float) -> list[dict[str, Any]]:
+    """What is recorded of them."""
+    with RESULTS.open(newline="") as file:
+        return [row for row in csv.DictReader(file) if float(row["share"]) != share]
+
+
+def _place(row: Mapping[str, Any]) -> tuple[float, int]:
+    return float(row["share"]), int(row["kill"])
+
+
 def main() -> int:
     """Run once whole, then kill."""
     parser = argparse.ArgumentParser(
@@ -125,7 +138,7 @@ def main() -> int:
         shutil.rmtree(folder / f"out{kill}")
         rows.append({"share": given.share, "kill": kill, "whole_cpu_s": f"{whole:.1f}", **found})
         print(rows[-1], flush=True)
-    record(RESULTS, COLUMNS, rows, force=given.force)
+    record(RESULTS, COLUMNS, sorted([*of_other_shares(given.share), *rows], key=_place), force=given.force)
     shutil.rmtree(folder)
     return 0
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -298,16 +298,22 @@ def level_shares(plan: DetailedPlan) -> ShareTable:
     return ShareTable("Level", "Share of the budget by level of groups", ("Share",), rows, note)
 
 
-_ALIKE = 1e-6  # block variances that scale alike: what least squares makes of the answers is then the same
-_KNOTS_tables = 32
+_NEARLY = (
+    2e-4  # by which share ratios of block variances may differ where one stop lends another its coefficients
+)
+_CURVED, _ON_CURVE = 1e-4, 1e-8  # how far ends of a curve may differ, and its middle lie beside it, as shares
+_KNOTS_tables, _LEAST_CURVE = 32, 4
 
 
 def table_errors_at(plan: Plan, stops: Sequence[Stop]) -> ErrorTable:
     """RMSE and margin of every table at every stop, and whether its target is met there.
 
-    With block variances v(b) at budget b: where ``v(b) = c v(b0)`` least squares is the same at both budgets, so that
-    every RMSE is ``sqrt(c)`` times that of b0 and the coefficients of every error are the same; the half-widths are
-    then taken anew from the laws that b pays for. Elsewhere (noise of few steps) both are computed anew.
+    With block variances v(b) at budget b: where ``v(b) = c v(b0)`` least squares is the same at both budgets. Where the
+    ratios of the blocks differ by a share d, coefficients of b0 lose at most d^2 / 4 of a variance (Kantorovich), and
+    the shape of an interval's noise changes as d. They serve up to ``d = _NEARLY``, where half-widths, always computed
+    from the laws that b pays for, are the same to a millionth. An error is ``f sqrt(c)``, and f tends to a limit as 1 /
+    c where noise is of many steps: between two stops such a curve stands if what is computed half-way lies on it.
+    Elsewhere (noise of few steps) every stop is computed.
     """
     rows = {row.table: row for row in plan.table_errors}
     every = plan.spec.workload.tables
@@ -316,7 +322,7 @@ def table_errors_at(plan: Plan, stops: Sequence[Stop]) -> ErrorTable:
     errors = []
     for i, table in enumerate(tables):
         row = rows[table.name]
-        rmse = [moments.rmse[s][i] for s in range(len(stops))]
+        rmse = moments.rmse[i]
         margin = moments.margins(i, plan.level)
         judged = margin
         if row.confidence is not None and row.confidence != plan.level:
@@ -349,6 +355,7 @@ class _Moments:
     plan: Plan
     tables: tuple[Table, ...]
     stops: Sequence[Stop]
+    _profiles: dict[tuple[int, int], Profile | VarianceBound | None] = field(default_factory=dict)
 
     @cached_property
     def laws(self) -> list[tuple[NoiseLaw, ...]]:
@@ -360,86 +367,99 @@ class _Moments:
         """Of the blocks, at each stop, in squared counts."""
         return [law_variances(self.plan.strategy, laws) for laws in self.laws]
 
+    def _apart(self, one: int, other: int) -> float:
+        """By which share the blocks' ratios of variances differ between two stops."""
+        ratios = np.array(self.variances[other]) / self.variances[one]
+        return float(np.ptp(ratios) / ratios.min())
+
     @cached_property
-    def ratios(self) -> list[float | None]:
-        """For each stop c with variances c times the plan's own; None where the blocks' ratios differ."""
-        spec, strategy = self.plan.spec, self.plan.strategy
-        own = law_variances(strategy, spec.table_laws(strategy))
-        found = []
-        for variances in self.variances:
-            ratio = np.array(variances) / np.array(own)
-            found.append(float(ratio.mean()) if np.ptp(ratio) <= _ALIKE * ratio.min() else None)
+    def _own(self) -> int:
+        return next(s for s, stop in enumerate(self.stops) if OWN in stop.kind)
+
+    @cached_property
+    def _bases(self) -> dict[int, int]:
+        """For each stop that whose coefficients will do there: the plan's own, or the last before it that is needed."""
+        found = {self._own: self._own}
+        for way in (range(self._own - 1, -1, -1), range(self._own + 1, len(self.stops))):
+            base = self._own
+            for s in way:
+                base = base if self._apart(base, s) <= _NEARLY else s
+                found[s] = base
         return found
 
     @cached_property
     def rmse(self) -> list[list[float]]:
-        """Shape (stops, tables)."""
-        own = [self.plan.expected.tables[table.name] for table in self.tables]
-        shown = Workload(self.plan.spec.domain, self.tables)
-        rows = []
-        for ratio, variances in zip(self.ratios, self.variances, strict=True):
-            if ratio is None:
-                tables = error_under(self.plan.strategy, shown, variances).tables
-                rows.append([tables[table.name] for table in self.tables])
-            else:
-                rows.append([math.sqrt(ratio) * rmse for rmse in own])
-        return rows
+        """Shape (tables, stops)."""
+        shown, found = Workload(self.plan.spec.domain, self.tables), dict[int, dict[str, float]]()
 
-    def margins(self, i: int, level: float) -> list[float]:
-        """The widest half-width of a table at each stop.
-
-        Between two knots whose widest interval is a multiple of the standard deviation, the same at both, nothing is
-        computed: only noise of few steps makes margins jump.
-        """
-        found: dict[int, tuple[float, bool]] = {}
-
-        def at(s: int) -> tuple[float, bool]:
+        def at(s: int) -> dict[str, float]:
             if s not in found:
-                found[s] = self._margin(i, s, level)
+                found[s] = dict(error_under(self.plan.strategy, shown, self.variances[s]).tables)
             return found[s]
 
-        own = next(s for s, stop in enumerate(self.stops) if OWN in stop.kind)
-        places = knots(len(self.stops), [own], _KNOTS_tables)
-        for low, high in pairwise(places):
-            self._between(at, found, low, high)
+        names = [table.name for table in self.tables]
+        return [self._along(lambda s, name=name: (at(s)[name], "")) for name in names]
+
+    def margins(self, i: int, level: float) -> list[float]:
+        """The widest half-width of a table at each stop."""
+        return self._along(lambda s: self._margin(i, s, level))
+
+    def _along(self, computed: Callable[[int], tuple[float, str]]) -> list[float]:
+        """Errors of all stops: computed at knots, and between them until what is computed lies on curves.
+
+        Args:
+            computed: a stop -> the error, and how it is known.
+        """
+        found: dict[int, tuple[float, str]] = {}
+
+        def at(s: int) -> tuple[float, str]:
+            if s not in found:
+                found[s] = computed(s)
+            return found[s]
+
+        scale = np.array(self.variances).mean(axis=1)
+        open_ = list(pairwise(knots(len(self.stops), [self._own], _KNOTS_tables)))
+        while open_:
+            low, high = open_.pop()
+            middle = (low + high) // 2
+            if high - low < _LEAST_CURVE:
+                continue
+            (first, way), (last, also), (between, _) = at(low), at(high), at(middle)
+            curve = None if EXACT in (way, also) else _curve(first, last, scale[low : high + 1])
+            if curve is None or abs(between - curve[middle - low]) > _ON_CURVE * between:
+                open_ += [(low, middle), (middle, high)]
+            else:
+                found.update({low + k: (float(curve[k]), "") for k in range(1, high - low)})
         return [at(s)[0] for s in range(len(self.stops))]
 
-    def _between(
-        self,
-        at: Callable[[int], tuple[float, bool]],
-        found: dict[int, tuple[float, bool]],
-        low: int,
-        high: int,
-    ) -> None:
-        """Fill the stops between two knots where a margin grows with the standard deviation alone."""
-        (first, smooth), (last, also) = at(low), at(high)
-        scales = self.ratios[low : high + 1]
-        if not (smooth and also) or any(scale is None for scale in scales):
-            return
-        size = [math.sqrt(scale) for scale in scales if scale is not None]
-        if abs(first / size[0] - last / size[-1]) > 1e-9 * first / size[0]:
-            return
-        found.update({low + k: (first * size[k] / size[0], True) for k in range(1, high - low)})
-
-    def _margin(self, i: int, s: int, level: float) -> tuple[float, bool]:
-        """The widest half-width, and whether no interval there follows the steps of the noise."""
-        ratio, left = self.ratios[s], self._open[i]
-        if ratio is None:
-            profile = _distinct(left.profile(self._informations[s]), left.exact)
-        else:
-            profile = self._own_profiles[i]
-            if isinstance(profile, VarianceBound):
-                profile = VarianceBound(profile.variance * ratio)
+    def _margin(self, i: int, s: int, level: float) -> tuple[float, str]:
+        """The widest half-width, and how it is known: by the steps of the noise where any interval is."""
+        base = self._bases[s]
+        profile = self._profile(i, base)
+        if isinstance(profile, VarianceBound) and self._apart(base, s) > _ALIKE:
+            profile = self._profile(i, s)
+        elif isinstance(profile, VarianceBound):
+            profile = VarianceBound(profile.variance * self.variances[s][0] / self.variances[base][0])
         if profile is None:
-            return 0.0, True
+            return 0.0, ""
         widths = half_widths(profile, self.laws[s], self._steps, level)
-        return float(widths.values.max() / left.divisor), not (widths.ways == EXACT).any()
+        by_steps = (widths.ways == EXACT).any()
+        if by_steps and self._apart(base, s) > _ALIKE:  # coefficients may be equal at one stop alone
+            profile = self._profile(i, s)
+            assert profile is not None
+            widths = half_widths(profile, self.laws[s], self._steps, level)
+        return float(widths.values.max() / self._open[i].divisor), EXACT if by_steps else ""
+
+    def _profile(self, i: int, s: int) -> Profile | VarianceBound | None:
+        """What noise at a stop makes of the rows of a table that are not exact."""
+        if (i, s) not in self._profiles:
+            left = self._open[i]
+            self._profiles[i, s] = _distinct(left.profile(self._information(s)), left.exact)
+        return self._profiles[i, s]
 
     @cached_property
-    def _informations(self) -> dict[int, Information]:
-        """At the stops where the blocks' ratios differ."""
-        anew = [s for s, ratio in enumerate(self.ratios) if ratio is None]
-        return {s: information(self.plan.strategy, self.variances[s]) for s in anew}
+    def _information(self) -> Callable[[int], Information]:
+        return cache(lambda s: information(self.plan.strategy, self.variances[s]))
 
     @cached_property
     def _steps(self) -> tuple[float, ...]:
@@ -449,13 +469,15 @@ class _Moments:
     def _open(self) -> list[LeftOpen]:
         return [LeftOpen.of(self.plan.strategy, table) for table in self.tables]
 
-    @cached_property
-    def _own_profiles(self) -> list[Profile | VarianceBound | None]:
-        """At the plan's own budget, of the rows that are not exact."""
-        strategy, spec = self.plan.strategy, self.plan.spec
-        laws = spec.table_laws(strategy)
-        info: Information = information(strategy, law_variances(strategy, laws))
-        return [_distinct(left.profile(info), left.exact) for left in self._open]
+
+def _curve(first: float, last: float, scale: np.ndarray) -> np.ndarray | None:
+    """``f sqrt(c)`` at scales c between two errors, f linear in 1 / c; None where f differs too much."""
+    low, high = first / math.sqrt(scale[0]), last / math.sqrt(scale[-1])
+    if abs(high - low) > _CURVED * low:
+        return None
+    place = 1 / scale
+    way = place[-1] - place[0]
+    return np.sqrt(scale) * (low + (high - low) * ((place - place[0]) / way if way else 0 * place))
 
 
 def _distinct(profile: Profile | VarianceBound | None, exact: np.ndarray) -> Profile | VarianceBound | None:
