@@ -13,7 +13,8 @@ from scipy.special import gammaln
 
 from tabulae.errors import InvalidArgument
 from tabulae.estimation import posterior
-from tabulae.estimation.chain import KINSHIPS, SHAPE, SPREADS, Prior, mix, sweep
+from tabulae.estimation.chain import Moves, Prior, rename, sweep
+from tabulae.estimation.chain_parameters import KINSHIPS, SHAPE, SPREADS, mix
 from tabulae.estimation.implicates import LEAST_EFFECTIVE, are_enough
 from tabulae.estimation.posterior import CHAINS, Draws, ExactSums, MeasuredTree, combine, sample
 
@@ -25,11 +26,14 @@ SHARE = np.array([[1.0, 0.7, 0.3, 0.4, 0.6, 1.0]])
 SPREAD = np.array([[3.0, 1.0], [0.7, 9.0]])
 SIZE = np.array([0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.04, 0.03, 0.02, 0.01, 0.005, 0.003, 0.002])
 MOVES = {
-    "pairs": (1, 0, 0, 0),
-    "single": (0, 4, 0, 0),
-    "within": (0, 0, 4, 0),
-    "across": (0, 0, 0, 6),
-    "all": (1, 2, 2, 2),
+    "pairs": (1, Moves(0, 0, 0)),
+    "single": (0, Moves(4, 0, 0)),
+    "within": (0, Moves(0, 4, 0)),
+    "across": (0, Moves(0, 0, 6)),
+    "born": (0, Moves(0, 0, 0, born=6)),
+    "changed": (0, Moves(0, 0, 0, changed=6)),
+    "moved": (0, Moves(0, 0, 0, moved=8)),
+    "all": (1, Moves(2, 2, 2, 2, 2, 2)),
 }
 
 
@@ -119,7 +123,7 @@ def test_each_move_keeps_the_exact_law(limits, move):
         state = tree.state(tables[start])
         if tree.laplace:
             mix(state.precision, state.residual, np.sqrt(tree.precision), tree.query, random)
-        sweep(fixed, state, prior, *MOVES[move][1:], *_room(8), random)
+        sweep(fixed, state, prior, MOVES[move][1], *_room(8), random)
         found = place.get(tuple(state.counts[:, -3:].ravel().tolist()))
         beyond += found is None
         if found is not None:
@@ -150,7 +154,7 @@ def test_tables_of_a_sum_are_alike_where_nothing_is_measured_and_the_prior_is_fl
     for _ in range(1500):
         state = tree.state(np.array([[4, 0, 0], [0, 0, 0]]))
         for _ in range(12):
-            sweep(tree.fixed, state, prior, 0, 8, 8, *_room(8), random)
+            sweep(tree.fixed, state, prior, Moves(0, 8, 8), *_room(8), random)
         seen[tuple(state.counts[:, -3:].ravel().tolist())] += 1
     assert len(seen) <= 126
     assert stats.chisquare([*seen.values(), *[0] * (126 - len(seen))]).pvalue > 1e-6
@@ -176,7 +180,7 @@ def test_the_state_is_that_of_its_counts_after_many_moves():
     random, state = np.random.default_rng(0), tree.state(np.array([[1, 2, 0], [0, 1, 1]]))
     prior = _prior(0.8 * np.arange(1, 41))
     for _ in range(200):
-        sweep(tree.fixed, state, prior, 2, 2, 2, *_room(16), random)
+        sweep(tree.fixed, state, prior, Moves(2, 2, 2, 2, 2, 2), *_room(16), random)
     again = tree.state(state.counts[:, -3:].copy())
     for one, other in zip(state, again, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -204,6 +208,94 @@ def _made_by_the_model(random, groups, each):
     ]
     answers = (sums.sum(axis=1, keepdims=True) + noise[0].astype(int), sums + noise[1].astype(int))
     return replace(tree, answers=answers), truth
+
+
+def _named(random, kinship, prior, fixed, counts):
+    """Shares drawn into ``prior`` from their laws, and counts of leaves by them, written to ``counts``."""
+    first, second = slice(1, 3), (slice(3, 6), slice(6, 9))
+    for part in (first, *second):
+        for h, up in enumerate(fixed.above):
+            parameter = kinship * prior.share[up, part] if h else np.ones(part.stop - part.start)
+            drawn = random.gamma(np.maximum(parameter, 1e-8)) + 1e-12
+            prior.share[h, part] = drawn / drawn.sum()
+    for b, g in enumerate(fixed.group):
+        among = random.multinomial(random.integers(0, 7), random.dirichlet(2.0 * prior.share[g, first]))
+        for n, part, cells in zip(among, second, (slice(0, 3), slice(3, 6)), strict=True):
+            odds = random.gamma(np.maximum(prior.spread[b, 1] * prior.share[g, part], 1e-8)) + 1e-12
+            counts[b, cells] = random.multinomial(n, odds / odds.sum())
+
+
+@pytest.mark.parametrize("kinship", [0.7, 4.0])
+def test_new_names_keep_the_joint_law_of_shares_counts_and_answers(kinship):
+    """Shares, counts and answers drawn from their joint law, then renamed given the answers: means of what hangs
+    together stay, within five standard errors of the differences. Renaming moves most of them.
+
+    The tree has a root, two areas, two groups in each and two leaves in each group; six cells of two splits.
+    """
+    parent = np.array([-1, 0, 0, 1, 1, 2, 2, *np.repeat([3, 4, 5, 6], 2)])
+    leaf = np.arange(7, 15)
+    splits = np.array([[i, j] for i in range(2) for j in range(3)])
+    precision = np.where(np.arange(parent.size) < 7, 0.5, 0.1)[:, None]
+    tree = MeasuredTree(
+        parent,
+        leaf,
+        splits,
+        np.arange(6)[None],
+        (np.zeros((15, 6), np.int64),),
+        precision,
+        np.ones((8, 6), bool),
+    )
+    fixed, random = tree.fixed, np.random.default_rng(17)
+    share = np.ones((7, 9))
+    spread = np.stack([np.full(8, 2.0), random.choice([0.5, 3.0, 30.0], 8)], axis=1)
+    prior = Prior(share, spread, np.ones((7, 6)), np.ones(700), 100 * np.arange(8), np.full(7, 100))
+    room = np.empty((7, 9), np.int32), np.empty((2, 7)), np.empty(9)
+
+    def figures(state):
+        counts, shares = state.counts[:, 3:], prior.share[:, 3:]
+        sums = np.stack([np.bincount(fixed.group, column, 7) for column in counts.T], axis=1)
+        for h in range(6, 0, -1):
+            sums[fixed.above[h]] += sums[h]
+        products = [(sums[h] * shares[h]).sum() for h in (0, 1, 4)]
+        answers = state.residual[0] + sums[0]
+        alike = [
+            (counts[:, 5] * counts[:, 4]).sum(),
+            (sums[1] > 0).sum(),
+            (counts[:, 0] ** 2).sum(),
+            (answers * sums[0]).sum(),
+        ]
+        odds = fixed.prefix[3:]
+        leaves = (counts * (odds == 1) * shares[fixed.group]).sum() + (counts[3] * counts[4]).sum()
+        apart = (shares[1] * shares[3]).sum() + (shares[0] * shares[2]).sum(), (shares[5] ** 2).sum()
+        return np.array(
+            [
+                *products,
+                *alike,
+                leaves,
+                *apart,
+                (answers * sums[0]).sum(),
+                (counts[0] * state.residual[7]).sum(),
+            ]
+        )
+
+    differences, changed = [], 0
+    for _ in range(3000):
+        counts = np.zeros((8, 6), np.int64)
+        _named(random, kinship, prior, fixed, counts)
+        state = tree.state(counts)
+        noise = np.rint(random.normal(size=(15, 6)) / np.sqrt(precision)).astype(np.int32)
+        state.residual[:] = noise
+        before = figures(state)
+        for _ in range(3):
+            rename(fixed, state, prior, *room, kinship, 4, random)
+        changed += bool((state.counts[:, 3:] != counts).any())
+        differences.append(figures(state) - before)
+    differences = np.array(differences)
+    error = differences.std(axis=0) / np.sqrt(len(differences))
+    assert (np.abs(differences.mean(axis=0)) < 5 * error).all(), (differences.mean(axis=0), error)
+    assert changed > 0.08 * len(differences)
+    again = tree.state(state.counts[:, 3:].astype(np.int64))
+    np.testing.assert_array_equal(again.counts, state.counts)
 
 
 @pytest.mark.parametrize("size", [(12, 8), pytest.param((60, 25), marks=pytest.mark.long)])
@@ -279,8 +371,14 @@ def _drawn_from_the_prior(random, groups, each):
     return replace(tree, answers=(sums.sum(axis=1, keepdims=True) + noise[0], sums + noise[1])), truth
 
 
+@pytest.fixture(params=[64, 0], ids=["few cells", "many cells"])
+def cells_are_few(request, monkeypatch):
+    """Moves of tables of few cells, and of many, whatever the table."""
+    monkeypatch.setattr(posterior, "_FEW_CELLS", request.param)
+
+
 @pytest.mark.parametrize("runs", [36, pytest.param(400, marks=pytest.mark.long)])
-def test_ranks_of_what_the_prior_draws_are_even_at_each_level(runs, few_sizes):
+def test_ranks_of_what_the_prior_draws_are_even_at_each_level(runs, few_sizes, cells_are_few):
     """Simulation-based calibration: the rank of the truth among its draws, of the root, a group and a leaf, is uniform,
     for totals and for a cell. Chi-square of six sets of ranks at 1e-4: a false alarm once in 1,600 seeds.
 
@@ -304,11 +402,11 @@ def test_ranks_of_what_the_prior_draws_are_even_at_each_level(runs, few_sizes):
         [stats.chisquare(np.histogram(r, 5, (0, 1))[0]).pvalue for r in np.array(x).T] for x in (ranks, wide)
     ]
     assert min(values[0]) > 1e-4, values[0]
-    assert min(values[1]) < 1e-4, values[1]
+    assert min(values[1]) < 1e-3, values[1]
 
 
 @pytest.mark.parametrize("laplace", [False, True])
-def test_moments_are_those_of_quadrature(laplace, few_sizes):
+def test_moments_are_those_of_quadrature(laplace, few_sizes, cells_are_few):
     """Two leaves below a root and two cells, all parameters integrated out: over shares by Gauss-Legendre quadrature,
     over sizes, spreads and tables by enumeration. Means and variances are within five standard errors."""
     most = 40

@@ -26,12 +26,8 @@ inlined = moving(forceinline=True)
 _STEEP, _LARGE, _NOTHING = 200.0, 1e100, 1e-13
 """The steepest log weight of a step, how large weights become before all are made smaller, and what is left out."""
 
-_ROUNDS, _TRIED, _OF_TOTAL = 8, 3, 3
-"""Rounds of exchanges at most, partners in a round, and how much a total counts beside another column."""
-
-SHAPE = 6.0
-SPREADS = np.array([0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0])
-KINSHIPS = np.array([1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0])
+_LEAST_SHARE, _CLUMP, _RARE = 1e-12, 32, 1e-5
+"""What a share is at least, how many people are renamed together, and the least share that is looked at."""
 
 
 class Fixed(NamedTuple):
@@ -51,6 +47,8 @@ class Fixed(NamedTuple):
         above: shape (internal,): the parent of each internal node, among the internal nodes.
         depth: shape (columns,): by which split a column of ``counts`` is made, rising; 0 for the total.
         prefix: shape (columns,): the column that it is a part of.
+        first, end: shapes (columns,): the columns that a column is split into; none of a cell's own.
+        cell: shape (columns,): the cell of a column that is one cell's own, -1 of others.
         visits: shape (leaves,): partners of each leaf in a sweep. It must not depend on where the chain is.
         kind: shape (leaves,): leaves of a kind have spreads of one law.
     """
@@ -72,6 +70,9 @@ class Fixed(NamedTuple):
     above: np.ndarray
     depth: np.ndarray
     prefix: np.ndarray
+    first: np.ndarray
+    end: np.ndarray
+    cell: np.ndarray
     visits: np.ndarray
     kind: np.ndarray
 
@@ -90,6 +91,28 @@ class State(NamedTuple):
     residual: np.ndarray
     parts: np.ndarray
     precision: np.ndarray
+
+
+class Moves(NamedTuple):
+    """How many moves of each sort a leaf makes in a sweep, beside those with its partners.
+
+    Attributes:
+        single: one cell.
+        within: people of one cell go to another.
+        across: people go to any other leaf.
+        born: one person comes, or goes.
+        changed: one person becomes another.
+        moved: one person becomes another in any leaf.
+        renamed: see :func:`rename`.
+    """
+
+    single: int = 0
+    within: int = 0
+    across: int = 0
+    born: int = 0
+    changed: int = 0
+    moved: int = 0
+    renamed: int = 0
 
 
 class Prior(NamedTuple):
@@ -320,14 +343,128 @@ def _anybody(fixed, state, b, c, o, d):
     return found and fixed.allowed[b, c] and fixed.allowed[o, d]
 
 
+@inlined
+def _together(fixed, state, prior, b, o, odds, weight, random):
+    """Move people of each cell between two leaves; parts of the table where neither has anybody are left out."""
+    cells, columns = fixed.path.shape[0], fixed.depth.size
+    for part in range(fixed.prefix[columns - cells], fixed.prefix[columns - 1] + 1):
+        if state.counts[b, part] + state.counts[o, part] > 0:
+            first = fixed.first[part] if columns > 1 else 0
+            for column in range(first, fixed.end[part] if columns > 1 else 1):
+                c = fixed.cell[column]
+                if _anybody(fixed, state, b, c, o, c):
+                    _move(fixed, state, prior, b, c, o, c, odds, weight, random)
+
+
+@inlined
+def _somebody(fixed, state, b, column, at):
+    """The cell of the person at place ``at`` among those of a leaf in a column."""
+    while fixed.cell[column] < 0:
+        column, end = fixed.first[column], fixed.end[column] - 1
+        while column < end and at >= state.counts[b, column]:
+            at -= state.counts[b, column]
+            column += 1
+    return fixed.cell[column]
+
+
+@inlined
+def _newcomer(fixed, state, prior, b, random):
+    """A cell of a leaf, by the law of one more person there: a Polya urn at each split."""
+    column, g = 0, fixed.group[b]
+    while fixed.cell[column] < 0:
+        n, spread = state.counts[b, column], prior.spread[b, fixed.depth[column]]
+        at = random.random() * (n + spread)
+        column, end = fixed.first[column], fixed.end[column] - 1
+        while column < end:
+            at -= state.counts[b, column] + spread * prior.share[g, column]
+            if at < 0:
+                break
+            column += 1
+    return fixed.cell[column]
+
+
+@inlined
+def _settle(fixed, state, prior, b, o, random):
+    """Somebody of leaf b becomes a newcomer of leaf o, perhaps the same, if that is accepted.
+
+    Anyone of b is as likely as another, and the cell is drawn by the prior's own law: of what the prior says, only the
+    law of sizes is left in the ratio of Metropolis and Hastings.
+    """
+    n = state.counts[b, 0]
+    if n == 0:
+        return
+    c = _somebody(fixed, state, b, 0, int(random.random() * n))
+    for j in range(fixed.path.shape[1]):
+        state.counts[b, fixed.path[c, j]] -= 1
+    d = _newcomer(fixed, state, prior, o, random)
+    for j in range(fixed.path.shape[1]):
+        state.counts[b, fixed.path[c, j]] += 1
+    if (b == o and c == d) or not fixed.allowed[o, d] or _room(fixed, state, prior, b, c, o, d, 0, 1)[1] < 1:
+        return
+    linear, quadratic, free = _lean(fixed, state, b, c, o, d)
+    odds = math.exp(min(linear - 0.5 * quadratic, _STEEP))
+    if b != o:
+        m = state.counts[o, 0]
+        odds *= _grown(prior, fixed.group[o], m) / (m + 1) * n / _grown(prior, fixed.group[b], n - 1)
+    if free and random.random() < odds:
+        _put(fixed, state, o, d, 1)
+        _put(fixed, state, b, c, -1)
+
+
+@inlined
+def _come_or_go(fixed, state, prior, b, random):
+    """One person more in a leaf, or one less, as :func:`_settle`."""
+    comes, n, g = random.random() < 0.5, state.counts[b, 0], fixed.group[b]
+    if n == 0 and not comes:
+        return
+    at = int(random.random() * n)
+    c = _newcomer(fixed, state, prior, b, random) if comes else _somebody(fixed, state, b, 0, at)
+    low, high = _room(fixed, state, prior, -1, -1, b, c, -1, 1)
+    linear, quadratic, free = _lean(fixed, state, -1, -1, b, c)
+    if not free or not fixed.allowed[b, c] or (high < 1 if comes else low > -1):
+        return
+    odds = math.exp(min((linear if comes else -linear) - 0.5 * quadratic, _STEEP))
+    odds *= _grown(prior, g, n) / (n + 1) if comes else n / _grown(prior, g, n - 1)
+    if random.random() < odds:
+        _put(fixed, state, b, c, 1 if comes else -1)
+
+
+@inlined
+def _alone(fixed, state, prior, b, moves, odds, weight, random):
+    """All ``moves`` of a leaf but those with its partners."""
+    cells, leaves = fixed.path.shape[0], fixed.leaf.size
+    for _ in range(moves.single):
+        c = _cell(fixed, prior, b, random)
+        if fixed.allowed[b, c]:
+            _move(fixed, state, prior, -1, -1, b, c, odds, weight, random)
+    for _ in range(moves.within):
+        c, d = _cell(fixed, prior, b, random), _cell(fixed, prior, b, random)
+        if c != d and _anybody(fixed, state, b, c, b, d):
+            _move(fixed, state, prior, b, c, b, d, odds, weight, random)
+    for _ in range(moves.across):
+        o = int(random.random() * leaves)
+        c = _cell(fixed, prior, b, random)
+        d = int(random.random() * cells) if random.random() < 0.2 else c
+        if o != b and _anybody(fixed, state, b, c, o, d):
+            _move(fixed, state, prior, b, c, o, d, odds, weight, random)
+    for _ in range(moves.born):
+        _come_or_go(fixed, state, prior, b, random)
+    for _ in range(moves.changed):
+        _settle(fixed, state, prior, b, b, random)
+    for _ in range(moves.moved):
+        o, there = (
+            int(random.random() * leaves),
+            random.random() < 0.5,
+        )  # so a move and its reverse are equally likely
+        _settle(fixed, state, prior, b if there else o, o if there else b, random)
+
+
 @moving(cache=True)
-def sweep(fixed, state, prior, singles, within, across, odds, weight, random):
-    """One sweep: each leaf and its ``visits`` partners in the group, cell by cell; so many moves of each other sort.
+def sweep(fixed, state, prior, moves, odds, weight, random):
+    """One sweep: each leaf and its ``visits`` partners in the group, cell by cell, and its other ``moves``.
 
     ``odds`` (2, 2, splits + 1) and ``weight`` are room to write in; the latter's length is how far a move reaches.
     """
-    cells = fixed.path.shape[0]
-    leaves = fixed.leaf.size
     for g in range(fixed.start.size - 1):
         low, n = fixed.start[g], fixed.start[g + 1] - fixed.start[g]
         for i in range(n):
@@ -335,349 +472,150 @@ def sweep(fixed, state, prior, singles, within, across, odds, weight, random):
             for _ in range(fixed.visits[b] if n > 1 else 0):
                 other = int(random.random() * (n - 1))
                 o = fixed.members[low + other + (other >= i)]
-                for c in range(cells):
-                    if _anybody(fixed, state, b, c, o, c):
-                        _move(fixed, state, prior, b, c, o, c, odds, weight, random)
-            for _ in range(singles):
-                c = _cell(fixed, prior, b, random)
-                if fixed.allowed[b, c]:
-                    _move(fixed, state, prior, -1, -1, b, c, odds, weight, random)
-            for _ in range(within):
-                c, d = _cell(fixed, prior, b, random), _cell(fixed, prior, b, random)
-                if c != d and _anybody(fixed, state, b, c, b, d):
-                    _move(fixed, state, prior, b, c, b, d, odds, weight, random)
-            for _ in range(across):
-                o = int(random.random() * leaves)
-                c = _cell(fixed, prior, b, random)
-                d = int(random.random() * cells) if random.random() < 0.2 else c
-                if o != b and _anybody(fixed, state, b, c, o, d):
-                    _move(fixed, state, prior, b, c, o, d, odds, weight, random)
+                _together(fixed, state, prior, b, o, odds, weight, random)
+            _alone(fixed, state, prior, b, moves, odds, weight, random)
 
 
-@njit(cache=True, nogil=True)
-def mix(precision, residual, rate, query, random):
-    """Draw the precision of each answer with Laplace noise, given its residual e; written to (nodes, answers).
+@inlined
+def _log_gamma_drawn(shape, random):
+    """The logarithm of a gamma variable, however small its shape."""
+    return math.log(random.gamma(shape + 1.0, 1.0)) + math.log(1.0 - random.random()) / shape
 
-    exp(-rate |e|) is a mixture of exp(-p e**2 / 2): given e, p is inverse Gaussian, of mean rate / |e| and shape
-    rate**2. It holds for each number e, so for whole ones. ``rate`` has shape (nodes, queries).
 
-    Reference: Park and Casella, "The Bayesian Lasso" (2008), section 2.
+@inlined
+def _shared(prior, h, e, d, more, less, random):
+    """Divide what columns e and d have of the shares of node h, with Dirichlet parameters ``less`` and ``more``."""
+    both = prior.share[h, e] + prior.share[h, d]
+    ratio = _log_gamma_drawn(less, random) - _log_gamma_drawn(more, random)
+    part = 1.0 / (1.0 + math.exp(min(ratio, _STEEP)))
+    prior.share[h, d] = max(both * part, _LEAST_SHARE)
+    prior.share[h, e] = max(both - both * part, _LEAST_SHARE)
+
+
+@inlined
+def _shared_at(fixed, prior, h, e, d, kinship, tables, random):
+    """Draw the shares of columns e and d at node h by those of its parent, with so many ``tables`` of d seen."""
+    up = fixed.above[h]
+    less = kinship * prior.share[up, e] if up >= 0 else 1.0
+    more = kinship * prior.share[up, d] if up >= 0 else 1.0
+    _shared(prior, h, e, d, more + tables, less, random)
+
+
+@inlined
+def _is_above(fixed, top, h):
+    """Whether ``top`` is internal node h, or above it."""
+    while h > top:
+        h = fixed.above[h]
+    return h == top
+
+
+@inlined
+def _other_name(fixed, state, prior, seen, b, e, top, n, weight, random):
+    """Another column for the n people of e, who are of leaf b and all that ``top`` has; e where there is none.
+
+    Drawn by the likelihood and by the shares of the parent of ``top``, among those that ``top`` has nobody of. Where
+    that share is next to nothing, a column is neither given up nor taken.
     """
-    for u in range(precision.shape[0]):
-        for a in range(precision.shape[1]):
-            r, e = rate[u, query[a]], abs(residual[u, a])
-            if r == 0.0:
-                continue
-            if e > 0:
-                precision[u, a] = random.wald(r / e, r * r)
-            else:
-                precision[u, a] = (r / random.normal()) ** 2
-
-
-@njit(cache=True, nogil=True)
-def _tables(n, a, random):
-    """How many tables n customers of a Chinese restaurant take, with concentration a."""
-    found = 0
-    for i in range(n):
-        if i >= 2000:
-            return found + random.poisson(a * math.log((n + a) / (i + a)))
-        if random.random() * (a + i) < a:
-            found += 1
-    return found
-
-
-@njit(cache=True, nogil=True)
-def _pick(log, random):
-    most, total = log.max(), 0.0
-    for i in range(log.size):
-        log[i] = math.exp(log[i] - most)
-        total += log[i]
+    part, up, c = fixed.prefix[e], fixed.above[top], fixed.cell[e]
+    first, end, total = fixed.first[part], fixed.end[part], 0.0
+    if up >= 0 and prior.share[up, e] < _RARE:
+        return e
+    for d in range(first, end):
+        w = prior.share[up, d] if up >= 0 else 1.0
+        if d != e:
+            c2 = fixed.cell[d]
+            free = w >= _RARE and seen[top, d] == 0 and fixed.allowed[b, c2]
+            if free and _room(fixed, state, prior, b, c, b, c2, 0, n)[1] < n:
+                free = False
+            if free:
+                linear, quadratic, free = _lean(fixed, state, b, c, b, c2)
+                w *= math.exp(min(n * (linear - 0.5 * n * quadratic), _STEEP))
+            if not free:
+                w = 0.0
+        weight[d] = w
+        total += w
     at = random.random() * total
-    for i in range(log.size):
-        at -= log[i]
+    for d in range(first, end):
+        at -= weight[d]
         if at < 0:
-            return i
-    return log.size - 1
+            return d
+    return e
 
 
-@njit(cache=True, nogil=True)
-def inherit(seen, value, above, prefix, kinship, own, random):
-    """Shares of all internal nodes, drawn given what is ``seen`` (internal, columns) at their leaves' tables.
-
-    Each node's shares of the columns with one ``prefix`` are Dirichlet about its parent's. To ``seen`` the tables of
-    the nodes below are added. ``own`` marks the columns that are looked at. Returns the new kinship.
-    """
-    nodes, columns = value.shape
-    for j in range(nodes - 1, 0, -1):
-        for c in range(columns):
-            if own[c] and seen[j, c]:
-                seen[above[j], c] += _tables(seen[j, c], kinship * value[above[j], c], random)
-    sums = np.empty(columns)
-    for j in range(nodes):
-        sums[:] = 0.0
-        for c in range(columns):
-            if own[c]:
-                alpha = seen[j, c] + (kinship * value[above[j], c] if j else 1.0)
-                value[j, c] = random.gamma(max(alpha, 1e-8), 1.0) + 1e-9
-                sums[prefix[c]] += value[j, c]
-        for c in range(columns):
-            if own[c]:
-                value[j, c] /= sums[prefix[c]]
-    return _kinship(seen, value, above, prefix, own, random)
-
-
-@njit(cache=True, nogil=True)
-def _kinship(seen, value, above, prefix, own, random):
-    """Draw how near shares are to their parents', given the tables seen at each node."""
-    nodes, columns = value.shape
-    log, whole = np.zeros(KINSHIPS.size), np.zeros(columns, np.int64)
-    for j in range(1, nodes):
-        whole[:] = 0
-        for c in range(columns):
-            if own[c]:
-                whole[prefix[c]] += seen[j, c]
-        for c in range(columns):
-            for i in range(KINSHIPS.size):
-                k = KINSHIPS[i]
-                if own[c] and seen[j, c]:
-                    a = k * value[above[j], c]
-                    log[i] += math.lgamma(a + seen[j, c]) - math.lgamma(a)
-                if whole[c]:
-                    log[i] += math.lgamma(k) - math.lgamma(k + whole[c])
-    return KINSHIPS[_pick(log, random)]
+@inlined
+def _renamed(fixed, state, prior, seen, b, e, top, n, d, kinship, old, random):
+    """Give the n people of column e in leaf b another column d, with all shares from ``top`` on, if accepted."""
+    g, c = fixed.group[b], fixed.cell[e]
+    spread = prior.spread[b, fixed.path.shape[1] - 2]
+    before = after = 1.0
+    for i in range(1, n):
+        before *= (spread * prior.share[g, e] + i) / n
+    for h in range(top, g + 1):
+        if _is_above(fixed, top, h) and _is_above(fixed, h, g):
+            old[0, h], old[1, h] = prior.share[h, e], prior.share[h, d]
+            _shared_at(fixed, prior, h, e, d, kinship, 1.0, random)
+    for i in range(1, n):
+        after *= (spread * prior.share[g, d] + i) / n
+    if random.random() * before >= after:
+        for h in range(top, g + 1):
+            if _is_above(fixed, top, h) and _is_above(fixed, h, g):
+                prior.share[h, e], prior.share[h, d] = old[0, h], old[1, h]
+        return
+    _put(fixed, state, b, fixed.cell[d], n)
+    _put(fixed, state, b, c, -n)
+    h = g
+    while h >= 0:
+        seen[h, e] -= n
+        seen[h, d] += n
+        h = fixed.above[h]
+    for h in range(top, fixed.above.size):
+        if _is_above(fixed, top, h) and not _is_above(fixed, h, g):
+            _shared_at(fixed, prior, h, e, d, kinship, 0.0, random)
 
 
-@njit(cache=True, nogil=True)
-def spreads(fixed, state, prior, log_weight, random):
-    """Draw the spread of each leaf at each split, given its counts; ``log_weight`` (kinds, splits, SPREADS).
-
-    Returns how many leaves of each kind have each spread, of the same shape.
-    """
-    splits = prior.spread.shape[1]
-    found = np.zeros(log_weight.shape)
-    log = np.empty(SPREADS.size)
-    first = np.searchsorted(fixed.depth, np.arange(splits + 2))
+@inlined
+def _seen(fixed, state, seen):
+    """Write how many people each internal node has of each cell's own column."""
+    columns = fixed.depth.size
+    lowest = columns - fixed.path.shape[0]
+    seen[:] = 0
     for b in range(fixed.leaf.size):
-        g = fixed.group[b]
-        for j in range(splits):
-            log[:] = log_weight[fixed.kind[b], j]
-            for c in range(first[j], first[j + 1]):
-                n = state.counts[b, c]
-                if n > 1:
-                    for i in range(SPREADS.size):
-                        log[i] -= _log_rising(SPREADS[i], n)
-            for c in range(first[j + 1], first[j + 2]):
-                n = state.counts[b, c]
-                if n > 0 and state.counts[b, fixed.prefix[c]] > 1:
-                    for i in range(SPREADS.size):
-                        log[i] += _log_rising(SPREADS[i] * prior.share[g, c], n)
-            k = _pick(log, random)
-            prior.spread[b, j] = SPREADS[k]
-            found[fixed.kind[b], j, k] += 1
-    return found
+        for part in range(fixed.prefix[lowest], fixed.prefix[columns - 1] + 1):
+            if state.counts[b, part] > 0:
+                for column in range(fixed.first[part], fixed.end[part]):
+                    if state.counts[b, column] > 0:
+                        seen[fixed.group[b], column] += state.counts[b, column]
+    for h in range(fixed.above.size - 1, 0, -1):
+        for column in range(lowest, columns):
+            seen[fixed.above[h], column] += seen[h, column]
 
 
-@njit(cache=True, nogil=True)
-def _log_rising(a, n):
-    """log a (a + 1) ... (a + n - 1)"""
-    if n < 8:
-        p = 1.0
-        for i in range(n):
-            p *= a + i
-        return math.log(p)
-    return math.lgamma(a + n) - math.lgamma(a)
+@moving(cache=True)
+def rename(fixed, state, prior, seen, old, weight, kinship, tries, random):
+    """All people of a cell in an area, where one leaf has them, become others by the last split, that the area has not.
 
+    How likely a cell is in an area hangs together with whether somebody is in it: each alone moves slowly. Here both
+    move. A person of each leaf and an area above it are drawn. If all people of the area in that person's cell are of
+    this leaf, so are another category, by the likelihood and the shares of the area's parent, and the shares of both
+    categories in the area and below it, by the law that one seen person gives them. Then what the prior says of one
+    person cancels; what it says of more is a ratio of Metropolis and Hastings.
 
-@njit(cache=True, nogil=True)
-def leaf_tables(fixed, state, prior, split, random):
-    """Shape (internal, columns): tables of the leaves of each group at one split."""
-    seen = np.zeros(prior.share.shape, np.int64)
-    first, last = np.searchsorted(fixed.depth, np.array([split, split + 1]))
+    ``seen`` (internal, columns), ``old`` (2, internal) and ``weight`` (columns,) are room to write in.
+    """
+    last = fixed.path.shape[1] - 1
+    _seen(fixed, state, seen)
     for b in range(fixed.leaf.size):
-        g = fixed.group[b]
-        for c in range(first, last):
-            if state.counts[b, c]:
-                seen[g, c] += _tables(
-                    state.counts[b, c], prior.spread[b, split - 1] * prior.share[g, c], random
-                )
-    return seen
-
-
-@njit(cache=True, nogil=True)
-def size_classes(fixed, state, weight, chance, random):
-    """Shape (internal, classes): how many leaves of each group are in each class of sizes, drawn given their sizes."""
-    found, last = np.zeros(weight.shape, np.int64), chance.shape[1] - 1
-    log = np.empty(weight.shape[1])
-    for b in range(fixed.leaf.size):
-        g, n = fixed.group[b], min(state.counts[b, 0], last)
-        for z in range(log.size):
-            log[z] = math.log(weight[g, z]) + chance[z, n]
-        found[g, _pick(log, random)] += 1
-    return found
-
-
-@njit(cache=True, nogil=True)
-def grow(weight, density, begin, growth):
-    """Write ``growth`` of :class:`Prior`: weights (internal, classes) of the laws (classes, sizes) of each node."""
-    for g in range(weight.shape[0]):
-        last, n = 0.0, begin[g + 1] - begin[g]
-        for x in range(n + 1):
-            now = 0.0
-            for z in range(weight.shape[1]):
-                now += weight[g, z] * density[z, x]
-            now = max(now, 1e-280)
-            if x > 0:
-                growth[begin[g] + x - 1] = now / last * x
-            last = now
-
-
-@njit(cache=True, nogil=True)
-def fill(found, rows, indptr, indices, data):
-    """Write rows of a sparse table to ``found`` (rows, cells); what stands at -1 stays as it is."""
-    for i in range(rows.size):
-        if rows[i] >= 0:
-            for k in range(indptr[rows[i]], indptr[rows[i] + 1]):
-                found[i, indices[k]] = data[k]
-
-
-@njit(cache=True, nogil=True)
-def divide(parent, cube, path, columns, random):
-    """Cells of a parent (cells,) among children, near to their draws: cube has shape (children, draws, cells).
-
-    See :meth:`tabulae.estimation.posterior.Draws.table`.
-    """
-    children, _, cells = cube.shape
-    ordered = _ordered(cube, path, columns)
-    found = np.zeros((children, cells), np.int64)
-    sums = np.zeros((children, columns), np.int64)
-    last = path.shape[1] - 1
-    for c in range(cells):
-        _quantile(parent[c], ordered[:, path[c, last]], found[:, c])
-        for u in range(children):
-            for j in range(last + 1):
-                sums[u, path[c, j]] += found[u, c]
-    for _ in range(_ROUNDS if children > 1 else 0):
-        moved = 0
-        for c in range(cells):
-            for u in range(children if parent[c] else 0):
-                for _ in range(_TRIED):
-                    v = int(random.random() * (children - 1))
-                    v += v >= u
-                    moved += _exchange(ordered, sums, path[c], u, v)
-                    moved += _trade(ordered, sums, path[c], path[int(random.random() * cells)], u, v)
-        if moved == 0:
-            break
-    for c in range(cells):
-        found[:, c] = sums[:, path[c, last]]
-    return found
-
-
-@njit(cache=True, nogil=True)
-def _ordered(cube, path, columns):
-    """Shape (children, columns, draws): sums of cells in each draw, sorted."""
-    children, draws, cells = cube.shape
-    found = np.zeros((children, columns, draws), np.int64)
-    somebody = np.zeros((children, columns), np.bool_)
-    for u in range(children):
-        for m in range(draws):
-            for c in range(cells):
-                if cube[u, m, c]:
-                    for j in range(path.shape[1]):
-                        found[u, path[c, j], m] += cube[u, m, c]
-                        somebody[u, path[c, j]] = True
-        for v in range(columns):
-            if somebody[u, v]:
-                found[u, v].sort()
-    return found
-
-
-@njit(cache=True, nogil=True)
-def _exchange(ordered, sums, columns, u, v):
-    """One person of a cell from child u to child v, where that brings counts nearer to the draws: 1, or 0.
-
-    No count leaves the range of its draws: what can be nowhere stays at 0.
-    """
-    cell = columns[-1]
-    if sums[u, cell] <= ordered[u, cell, 0] or sums[v, cell] >= ordered[v, cell, -1]:
-        return 0
-    change = 0
-    for j in range(columns.size):
-        k = columns[j]
-        change += (_OF_TOTAL if j == 0 else 1) * (
-            _slope(ordered[u, k], sums[u, k], -1) + _slope(ordered[v, k], sums[v, k], 1)
-        )
-    if change >= 0:
-        return 0
-    for k in columns:
-        sums[u, k] -= 1
-        sums[v, k] += 1
-    return 1
-
-
-@njit(cache=True, nogil=True)
-def _trade(ordered, sums, given, taken, u, v):
-    """One person of child u for one of another cell of child v, where that brings counts nearer to the draws: 1, or 0.
-
-    Columns that both cells are in stay as they are: what one exchange alone would spoil.
-    """
-    one, other = given[-1], taken[-1]
-    if one == other or sums[u, one] <= ordered[u, one, 0] or sums[v, one] >= ordered[v, one, -1]:
-        return 0
-    if sums[v, other] <= ordered[v, other, 0] or sums[u, other] >= ordered[u, other, -1]:
-        return 0
-    change = 0
-    for columns, giver, taker in ((given, u, v), (taken, v, u)):
-        for j in range(columns.size):
-            if given[j] != taken[j]:
-                k = columns[j]
-                change += _slope(ordered[giver, k], sums[giver, k], -1)
-                change += _slope(ordered[taker, k], sums[taker, k], 1)
-    if change >= 0:
-        return 0
-    for columns, giver, taker in ((given, u, v), (taken, v, u)):
-        for k in columns:
-            sums[giver, k] -= 1
-            sums[taker, k] += 1
-    return 1
-
-
-@njit(cache=True, nogil=True)
-def _quantile(total, ordered, found):
-    """Parts of a total at the same quantile of their sorted draws, shape (children, draws), written to ``found``."""
-    children, draws = ordered.shape
-    low, high = 0, draws  # the first draw whose sum is above the total
-    while low < high:
-        m = (low + high) // 2
-        if ordered[:, m].sum() <= total:
-            low = m + 1
-        else:
-            high = m
-    at = max(low - 1, 0)
-    rest = total
-    for u in range(children):
-        found[u] = ordered[u, at]
-        rest -= found[u]
-    if low < draws:
-        for u in range(children):
-            more = min(max(rest, 0), ordered[u, low] - ordered[u, at])
-            found[u] += more
-            rest -= more
-    while rest != 0:  # beyond all draws: to and from those that have most
-        u = int(np.argmax(found))
-        step = 1 if rest > 0 else -1
-        found[u] += step
-        rest -= step
-
-
-@njit(cache=True, nogil=True)
-def _slope(ordered, now, step):
-    """Draws times the change of E|count - T| by one more, or one less."""
-    at = now if step > 0 else now - 1
-    low, high = 0, ordered.size
-    while low < high:
-        m = (low + high) // 2
-        if ordered[m] <= at:
-            low = m + 1
-        else:
-            high = m
-    return step * (2 * low - ordered.size)
+        g, levels = fixed.group[b], 1
+        while fixed.above[g] >= 0:
+            g, levels = fixed.above[g], levels + 1
+        for _ in range(tries if state.counts[b, 0] else 0):
+            c = _somebody(fixed, state, b, 0, int(random.random() * state.counts[b, 0]))
+            e, top = fixed.path[c, last], fixed.group[b]
+            for _ in range(int(random.random() * levels)):
+                top = fixed.above[top]
+            n = state.counts[b, e]
+            if seen[top, e] != n or n > _CLUMP:
+                continue
+            d = _other_name(fixed, state, prior, seen, b, e, top, n, weight, random)
+            if d != e:
+                _renamed(fixed, state, prior, seen, b, e, top, n, d, kinship, old, random)

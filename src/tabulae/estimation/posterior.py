@@ -26,22 +26,9 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from ..errors import InvalidArgument
-from .chain import (
-    SHAPE,
-    SPREADS,
-    Fixed,
-    Prior,
-    State,
-    divide,
-    fill,
-    grow,
-    inherit,
-    leaf_tables,
-    mix,
-    size_classes,
-    spreads,
-    sweep,
-)
+from .chain import Fixed, Moves, Prior, State, rename, sweep
+from .chain_parameters import SHAPE, SPREADS, grow, inherit, leaf_tables, mix, size_classes, spreads
+from .divided import divide, fill
 from .implicates import CHAINS, LEAST_EFFECTIVE, Ends, combine, credible, effective
 from .tree_limits import TreeLimits
 
@@ -51,6 +38,11 @@ BURNT, KEPT_EVERY = 100, 4
 _TOLD_APART = 1 << 16  # sizes of leaves up to which their law is a mixture; beyond, it is flat
 _WINDOW = 8  # standard deviations of a leaf's noise that one move can reach over
 _FREE = 1 << 36
+_FEW_CELLS = 64  # up to which all cells of a leaf are tried in a few sweeps; of more, those where somebody is
+_SETTLED, _RENAMED = (
+    16,
+    32,
+)  # moves of one person in a leaf and a sweep, and tries to give people another name
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,11 +175,22 @@ class MeasuredTree:
             above,
             depth,
             prefix,
+            *self._parts_of(prefix, depth),
             2 + np.floor(2 * self._doublings).astype(np.int64),
             np.floor(self._doublings).astype(np.int64),
         )
         # Compiled code is of one layout: another is compiled anew, which takes longer than most releases.
         return Fixed(*map(np.ascontiguousarray, told))
+
+    def _parts_of(self, prefix: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """``first``, ``end`` and ``cell`` of :class:`~.chain.Fixed`: parts of a column stand beside each other."""
+        every = np.arange(1, depth.size)
+        first, end = np.zeros(depth.size, np.int64), np.zeros(depth.size, np.int64)
+        first[prefix[1:][::-1]] = every[::-1]
+        end[prefix[1:]] = every + 1
+        cell = np.full(depth.size, -1)
+        cell[self.columns[:, -1]] = np.arange(len(self.splits))
+        return first, end, cell
 
     @cached_property
     def _doublings(self) -> np.ndarray:
@@ -383,24 +386,33 @@ def _chain(
     fixed = tree.fixed
     chain = _Parameters(tree, state, random)
     room, moves, rate = _room(tree), _moves(fixed), np.sqrt(tree.precision)
+    internal, columns = chain.prior.share.shape
+    names = np.empty((internal, columns), np.int32), np.empty((2, internal)), np.empty(columns)
     for turn in range(1, burnt + draws * every + 1):
         chain.redraw(state)
         if tree.laplace:
             mix(state.precision, state.residual, rate, tree.query, random)
-        sweep(fixed, state, chain.prior, *moves, *room, random)
+        sweep(fixed, state, chain.prior, moves, *room, random)
+        if moves.renamed:
+            rename(fixed, state, chain.prior, *names, chain.kinship[-1], moves.renamed, random)
         if turn > burnt and (turn - burnt) % every == 0:
             yield sparse.csr_array(state.counts[:, fixed.path[:, -1]])
 
 
-def _moves(fixed: Fixed) -> tuple[int, int, int]:
-    """Moves of a leaf in a sweep: of one cell, between two of its cells, and between two leaves.
+def _moves(fixed: Fixed) -> Moves:
+    """Moves of a leaf in a sweep.
 
     Sums of many leaves mix by the moves of all: few leaves make more. Where sums are exact, one cell cannot move alone.
+    Of many cells next to all are empty, and two that are drawn at random say nothing: people are drawn instead.
     """
     cells, leaves = fixed.allowed.shape[1], fixed.leaf.size
+    held = bool(fixed.is_held.any())
+    if cells > _FEW_CELLS:
+        born = 0 if held else _SETTLED // 4
+        return Moves(born=born, changed=_SETTLED, moved=_SETTLED // 2, renamed=_RENAMED)
     repeats = max(1, round(24 * cells / leaves))
-    single, within, across = (0, 8, 8) if fixed.is_held.any() else (8, 8, 2)
-    return single * repeats, within * repeats, across * repeats
+    single, within, across = (0, 8, 8) if held else (8, 8, 2)
+    return Moves(single * repeats, within * repeats, across * repeats)
 
 
 def _room(tree: MeasuredTree) -> tuple[np.ndarray, np.ndarray]:
@@ -428,7 +440,7 @@ class _Parameters:
         likely = np.ones((internal, len(fixed.path)))
         self.prior = Prior(share, spread, likely, np.ones(int(begin[-1])), begin, most)
         self._weight = np.full((internal, len(self._chance)), 1 / len(self._chance))
-        self._kinship = np.full(splits + 1, _FIRST_KINSHIP)
+        self.kinship = np.full(splits + 1, _FIRST_KINSHIP)
         self._spread_weight: np.ndarray | None = None
         self._density = np.exp(self._chance)
 
@@ -456,12 +468,12 @@ class _Parameters:
         for split in range(1, fixed.path.shape[1]):
             tables = leaf_tables(fixed, state, prior, split, random)
             own = fixed.depth == split
-            self._kinship[split] = inherit(
-                tables, prior.share, fixed.above, fixed.prefix, self._kinship[split], own, random
+            self.kinship[split] = inherit(
+                tables, prior.share, fixed.above, fixed.prefix, self.kinship[split], own, random
             )
         classes = size_classes(fixed, state, self._weight, self._chance, random)
         one, every = np.zeros(classes.shape[1], np.int64), np.ones(classes.shape[1], bool)
-        self._kinship[0] = inherit(classes, self._weight, fixed.above, one, self._kinship[0], every, random)
+        self.kinship[0] = inherit(classes, self._weight, fixed.above, one, self.kinship[0], every, random)
         np.cumsum(prior.share[:, fixed.path[:, 1:]].prod(axis=2), axis=1, out=prior.likely)
         grow(self._weight, self._density, prior.begin, prior.growth)
 
