@@ -10,6 +10,9 @@ python -m benchmarks.posterior --least [...]         prints of the same places, 
                                                     draws can be nearer than: E|T - m| of each count, if draws are
                                                     right, with m their median, and how far m is from the truth; the
                                                     medians need not add up
+python -m benchmarks.posterior --pieces [...]       prints of the same mean errors of the totals of random pieces of
+                                                    block groups, three tenths of their blocks each: of medians of the
+                                                    draws, of bluedown, their difference and its standard error
 
 "rhode-island" is that of 2010 as in ``benchmarks.topdown``: three minutes of processor time a seed. "generated" is the
 state of examples/redistricting/state.py with 2,500 blocks and 100,000 people in the same 16 cells, half a minute. Noise
@@ -60,6 +63,7 @@ SIZES = (0, 1, 10, 50, 100, 500)
 LEVELS = (0.9, 0.95)
 COUNTS: dict[str, list[str]] = {"total": [], "cell": ["race", "votingage"]}
 PLACES = ("rhode-island", "generated")
+_PIECES = 40  # of each block group
 _ALONE = ("white", "black", "aian", "asian", "nhpi", "other")
 
 
@@ -123,6 +127,17 @@ class Study:
             middle = np.median(sums, axis=0)
             expected, true = np.abs(sums - middle).mean(), rows @ truth @ cells
             yield kind, counts, float(expected), float(np.abs(np.rint(middle) - true).mean())
+
+    def pieces(self) -> Iterator[tuple[float, float]]:
+        """What the docstring above says of ``--pieces``, by block group: errors of the posterior and of bluedown."""
+        random, truth = np.random.default_rng(1), self.blocks.truth.reshape(self._leaf.size, -1).sum(axis=1)
+        drawn = np.stack([np.asarray(each.sum(axis=1)).ravel() for each in self.made.draws.tables])
+        errors = self.whole.leaf_counts(0, truth.size).reshape(truth.size, -1).sum(axis=1) - truth
+        group = self.blocks.areas["block_group"][0]
+        for members in (np.flatnonzero(group == g) for g in np.unique(group)):
+            parts = [random.choice(members, round(0.3 * members.size), replace=False) for _ in range(_PIECES)]
+            own = [abs(np.median(drawn[:, part].sum(axis=1)) - truth[part].sum()) for part in parts]
+            yield float(np.mean(own)), float(np.mean([abs(errors[part].sum()) for part in parts]))
 
 
 def intervals(blocks: Blocks, gls: SpineEstimate, level: float) -> dict[tuple[str, str], Ends]:
@@ -253,6 +268,7 @@ def main() -> int:
     parser.add_argument(
         "--least", action="store_true", help="what tables of these draws cannot be nearer than"
     )
+    parser.add_argument("--pieces", action="store_true", help="totals of random pieces of block groups")
     parser.add_argument("--draw", action="store_true", help="the figure and means alone")
     options = parser.parse_args()
     for seed in [] if options.draw else range(*options.seeds):
@@ -263,13 +279,19 @@ def main() -> int:
             for kind, counts, *least in study.least():
                 print(*about, kind, counts, *(f"{error:.3f}" for error in least), sep="\t")
             continue
+        if options.pieces:
+            errors = np.array(list(study.pieces()))
+            apart = errors[:, 0] - errors[:, 1]
+            told = (*errors.mean(axis=0), apart.mean(), apart.std(ddof=1) / apart.size**0.5)
+            print(*about, *(f"{number:.2f}" for number in told), sep="\t")
+            continue
         new = [(*about, *row) for row in study.rows()]
         print(about, f"processor {new[0][-3]:.0f} s", file=sys.stderr)
         with RESULTS.open(newline="") as file:
             old = [tuple(row.values()) for row in csv.DictReader(file)]
         kept = [row for row in old if row[:3] != tuple(map(str, about))]
         record(RESULTS, FIELDS, sorted(kept + new, key=lambda row: (row[0], row[1], int(row[2]))))
-    if options.least:
+    if options.least or options.pieces:
         return 0
     with RESULTS.open(newline="") as file:
         rows = list(csv.DictReader(file))
