@@ -30,9 +30,9 @@ MOVES = {
     "single": (0, Moves(4, 0, 0)),
     "within": (0, Moves(0, 4, 0)),
     "across": (0, Moves(0, 0, 6)),
-    "born": (0, Moves(0, 0, 0, born=6)),
-    "changed": (0, Moves(0, 0, 0, changed=6)),
-    "moved": (0, Moves(0, 0, 0, moved=8)),
+    "born": (0, Moves(0, 0, 0, born=60)),
+    "changed": (0, Moves(0, 0, 0, changed=60)),
+    "moved": (0, Moves(0, 0, 0, moved=80)),
     "all": (1, Moves(2, 2, 2, 2, 2, 2)),
 }
 
