@@ -225,29 +225,27 @@ def _named(random, kinship, prior, fixed, counts):
             counts[b, cells] = random.multinomial(n, odds / odds.sum())
 
 
-@pytest.mark.parametrize("kinship", [0.7, 4.0])
-def test_new_names_keep_the_joint_law_of_shares_counts_and_answers(kinship):
+@pytest.mark.parametrize(
+    ("kinship", "each", "spreads", "told"),
+    [(0.7, 2, (0.5, 3, 30), 0.5), (4.0, 2, (0.5, 3, 30), 0.5), (0.7, 1, (30,), 0.01)],
+)
+def test_new_names_keep_the_joint_law_of_shares_counts_and_answers(kinship, each, spreads, told):
     """Shares, counts and answers drawn from their joint law, then renamed given the answers: means of what hangs
-    together stay, within five standard errors of the differences. Renaming moves most of them.
+    together stay, within five standard errors of the differences.
 
-    The tree has a root, two areas, two groups in each and two leaves in each group; six cells of two splits.
+    The tree has a root, two areas, two groups in each and one or two leaves in each group; six cells of two splits.
+    Where a group is one leaf, its people follow the shares closely and little is measured, several are renamed at once.
     """
-    parent = np.array([-1, 0, 0, 1, 1, 2, 2, *np.repeat([3, 4, 5, 6], 2)])
-    leaf = np.arange(7, 15)
+    leaves = 4 * each
+    leaf = np.arange(7, 7 + leaves)
+    parent = np.array([-1, 0, 0, 1, 1, 2, 2, *np.repeat([3, 4, 5, 6], each)])
     splits = np.array([[i, j] for i in range(2) for j in range(3)])
-    precision = np.where(np.arange(parent.size) < 7, 0.5, 0.1)[:, None]
-    tree = MeasuredTree(
-        parent,
-        leaf,
-        splits,
-        np.arange(6)[None],
-        (np.zeros((15, 6), np.int64),),
-        precision,
-        np.ones((8, 6), bool),
-    )
+    precision = np.where(np.arange(parent.size) < 7, told, told / 5)[:, None]
+    nothing, every = np.zeros((parent.size, 6), np.int64), np.ones((leaves, 6), bool)
+    tree = MeasuredTree(parent, leaf, splits, np.arange(6)[None], (nothing,), precision, every)
     fixed, random = tree.fixed, np.random.default_rng(17)
     share = np.ones((7, 9))
-    spread = np.stack([np.full(8, 2.0), random.choice([0.5, 3.0, 30.0], 8)], axis=1)
+    spread = np.stack([np.full(leaves, 2.0), random.choice(spreads, leaves)], axis=1)
     prior = Prior(share, spread, np.ones((7, 6)), np.ones(700), 100 * np.arange(8), np.full(7, 100))
     room = np.empty((7, 9), np.int32), np.empty((2, 7)), np.empty(9)
 
@@ -265,13 +263,15 @@ def test_new_names_keep_the_joint_law_of_shares_counts_and_answers(kinship):
             (answers * sums[0]).sum(),
         ]
         odds = fixed.prefix[3:]
-        leaves = (counts * (odds == 1) * shares[fixed.group]).sum() + (counts[3] * counts[4]).sum()
+        crowds = (counts * (counts - 1) * shares[fixed.group]).sum()
+        first = (counts * (odds == 1) * shares[fixed.group]).sum() + (counts[-1] * counts[-2]).sum()
         apart = (shares[1] * shares[3]).sum() + (shares[0] * shares[2]).sum(), (shares[5] ** 2).sum()
         return np.array(
             [
                 *products,
                 *alike,
-                leaves,
+                crowds,
+                first,
                 *apart,
                 (answers * sums[0]).sum(),
                 (counts[0] * state.residual[7]).sum(),
@@ -280,10 +280,10 @@ def test_new_names_keep_the_joint_law_of_shares_counts_and_answers(kinship):
 
     differences, changed = [], 0
     for _ in range(3000):
-        counts = np.zeros((8, 6), np.int64)
+        counts = np.zeros((leaves, 6), np.int64)
         _named(random, kinship, prior, fixed, counts)
         state = tree.state(counts)
-        noise = np.rint(random.normal(size=(15, 6)) / np.sqrt(precision)).astype(np.int32)
+        noise = np.rint(random.normal(size=nothing.shape) / np.sqrt(precision)).astype(np.int32)
         state.residual[:] = noise
         before = figures(state)
         for _ in range(3):
