@@ -13,7 +13,7 @@ from scipy.special import gammaln
 
 from tabulae.errors import InvalidArgument
 from tabulae.estimation import posterior
-from tabulae.estimation.chain import Moves, Prior, rename, sweep
+from tabulae.estimation.chain import LeafMoves, Prior, rename, sweep
 from tabulae.estimation.chain_parameters import KINSHIPS, SHAPE, SPREADS, mix
 from tabulae.estimation.implicates import LEAST_EFFECTIVE, are_enough
 from tabulae.estimation.posterior import CHAINS, Draws, ExactSums, MeasuredTree, combine, sample
@@ -26,14 +26,14 @@ SHARE = np.array([[1.0, 0.7, 0.3, 0.4, 0.6, 1.0]])
 SPREAD = np.array([[3.0, 1.0], [0.7, 9.0]])
 SIZE = np.array([0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.04, 0.03, 0.02, 0.01, 0.005, 0.003, 0.002])
 MOVES = {
-    "pairs": (1, Moves(0, 0, 0)),
-    "single": (0, Moves(4, 0, 0)),
-    "within": (0, Moves(0, 4, 0)),
-    "across": (0, Moves(0, 0, 6)),
-    "born": (0, Moves(0, 0, 0, born=60)),
-    "changed": (0, Moves(0, 0, 0, changed=60)),
-    "moved": (0, Moves(0, 0, 0, moved=80)),
-    "all": (1, Moves(2, 2, 2, 2, 2, 2)),
+    "pairs": (1, LeafMoves(0, 0, 0)),
+    "single": (0, LeafMoves(4, 0, 0)),
+    "within": (0, LeafMoves(0, 4, 0)),
+    "across": (0, LeafMoves(0, 0, 6)),
+    "born": (0, LeafMoves(0, 0, 0, born=60)),
+    "changed": (0, LeafMoves(0, 0, 0, changed=60)),
+    "moved": (0, LeafMoves(0, 0, 0, moved=80)),
+    "all": (1, LeafMoves(2, 2, 2, 2, 2, 2)),
 }
 
 
@@ -154,7 +154,7 @@ def test_tables_of_a_sum_are_alike_where_nothing_is_measured_and_the_prior_is_fl
     for _ in range(1500):
         state = tree.state(np.array([[4, 0, 0], [0, 0, 0]]))
         for _ in range(12):
-            sweep(tree.fixed, state, prior, Moves(0, 8, 8), *_room(8), random)
+            sweep(tree.fixed, state, prior, LeafMoves(0, 8, 8), *_room(8), random)
         seen[tuple(state.counts[:, -3:].ravel().tolist())] += 1
     assert len(seen) <= 126
     assert stats.chisquare([*seen.values(), *[0] * (126 - len(seen))]).pvalue > 1e-6
@@ -180,7 +180,7 @@ def test_the_state_is_that_of_its_counts_after_many_moves():
     random, state = np.random.default_rng(0), tree.state(np.array([[1, 2, 0], [0, 1, 1]]))
     prior = _prior(0.8 * np.arange(1, 41))
     for _ in range(200):
-        sweep(tree.fixed, state, prior, Moves(2, 2, 2, 2, 2, 2), *_room(16), random)
+        sweep(tree.fixed, state, prior, LeafMoves(2, 2, 2, 2, 2, 2), *_room(16), random)
     again = tree.state(state.counts[:, -3:].copy())
     for one, other in zip(state, again, strict=True):
         np.testing.assert_array_equal(one, other)

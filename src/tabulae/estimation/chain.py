@@ -93,7 +93,7 @@ class State(NamedTuple):
     precision: np.ndarray
 
 
-class Moves(NamedTuple):
+class LeafMoves(NamedTuple):
     """How many moves of each sort a leaf makes in a sweep, beside those with its partners.
 
     Attributes:

@@ -26,7 +26,7 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from ..errors import InvalidArgument
-from .chain import Fixed, Moves, Prior, State, rename, sweep
+from .chain import Fixed, LeafMoves, Prior, State, rename, sweep
 from .chain_parameters import SHAPE, SPREADS, grow, inherit, leaf_tables, mix, size_classes, spreads
 from .divided import divide, fill
 from .implicates import CHAINS, LEAST_EFFECTIVE, Ends, combine, credible, effective
@@ -399,7 +399,7 @@ def _chain(
             yield sparse.csr_array(state.counts[:, fixed.path[:, -1]])
 
 
-def _moves(fixed: Fixed) -> Moves:
+def _moves(fixed: Fixed) -> LeafMoves:
     """Moves of a leaf in a sweep.
 
     Sums of many leaves mix by the moves of all: few leaves make more. Where sums are exact, one cell cannot move alone.
@@ -409,10 +409,10 @@ def _moves(fixed: Fixed) -> Moves:
     held = bool(fixed.is_held.any())
     if cells > _FEW_CELLS:
         born = 0 if held else _SETTLED // 4
-        return Moves(born=born, changed=_SETTLED, moved=_SETTLED // 2, renamed=_RENAMED)
+        return LeafMoves(born=born, changed=_SETTLED, moved=_SETTLED // 2, renamed=_RENAMED)
     repeats = max(1, round(24 * cells / leaves))
     single, within, across = (0, 8, 8) if held else (8, 8, 2)
-    return Moves(single * repeats, within * repeats, across * repeats)
+    return LeafMoves(single * repeats, within * repeats, across * repeats)
 
 
 def _room(tree: MeasuredTree) -> tuple[np.ndarray, np.ndarray]:
