@@ -45,6 +45,7 @@ class Fixed(NamedTuple):
         held, is_held: shapes (cells, margins) and (nodes, margins): classes of margins that are exact, and where.
         part, least, most: shapes (cells,), (leaves, parts) twice: bounds on sums of cells.
         above: shape (internal,): the parent of each internal node, among the internal nodes.
+        level: shape (internal,): how many internal nodes are above it.
         depth: shape (columns,): by which split a column of ``counts`` is made, rising; 0 for the total.
         prefix: shape (columns,): the column that it is a part of.
         first, end: shapes (columns,): the columns that a column is split into; none of a cell's own.
@@ -68,6 +69,7 @@ class Fixed(NamedTuple):
     least: np.ndarray
     most: np.ndarray
     above: np.ndarray
+    level: np.ndarray
     depth: np.ndarray
     prefix: np.ndarray
     first: np.ndarray
@@ -119,7 +121,11 @@ class Prior(NamedTuple):
     """Parameters of the prior.
 
     Attributes:
-        share: shape (internal, columns).
+        share: shape (internal, columns), where they are drawn.
+        tables: shape (internal, columns): what shares were drawn from beside the parent's; 0 where none are.
+        drawn: shape (internal, columns): whether the shares of the parts of a column are drawn. Those of parts that a
+            node has nobody of tell nothing, and wait until somebody may come: of many cells next to all wait.
+        kinship: shape (splits + 1, levels): of shares of each split to those one level above.
         spread: shape (leaves, splits).
         likely: shape (internal, cells): cumulated shares of cells.
         growth: of each internal node, for n = 0, 1 ...: F(n + 1) (n + 1) / F(n), with F the law of the size of a leaf.
@@ -128,11 +134,26 @@ class Prior(NamedTuple):
     """
 
     share: np.ndarray
+    tables: np.ndarray
+    drawn: np.ndarray
+    kinship: np.ndarray
     spread: np.ndarray
     likely: np.ndarray
     growth: np.ndarray
     begin: np.ndarray
     most: np.ndarray
+
+
+@inlined
+def draw_shares(value, tables, h, up, first, end, kinship, random):
+    """Draw node h's shares of columns from ``first`` to ``end`` about those of its parent; of the root's, from all."""
+    total = 0.0
+    for c in range(first, end):
+        alpha = tables[h, c] + (kinship * value[up, c] if up >= 0 else 1.0)
+        value[h, c] = random.gamma(max(alpha, 1e-8), 1.0) + 1e-9
+        total += value[h, c]
+    for c in range(first, end):
+        value[h, c] /= total
 
 
 @inlined
@@ -368,10 +389,26 @@ def _somebody(fixed, state, b, column, at):
 
 
 @inlined
+def _draw_waiting(fixed, prior, g, column, random):
+    """Draw the shares of the parts of a column, of all nodes from g on upwards that have none yet."""
+    split = fixed.depth[column] + 1
+    while not prior.drawn[g, column]:
+        h = g
+        while not prior.drawn[fixed.above[h], column]:
+            h = fixed.above[h]
+        draw_shares(
+            prior.share, prior.tables, h, fixed.above[h], fixed.first[column], fixed.end[column],
+            prior.kinship[split, fixed.level[h]], random,
+        )  # fmt: skip
+        prior.drawn[h, column] = True
+
+
+@inlined
 def _newcomer(fixed, state, prior, b, random):
     """A cell of a leaf, by the law of one more person there: a Polya urn at each split."""
     column, g = 0, fixed.group[b]
     while fixed.cell[column] < 0:
+        _draw_waiting(fixed, prior, g, column, random)
         n, spread = state.counts[b, column], prior.spread[b, fixed.depth[column]]
         at = random.random() * (n + spread)
         column, end = fixed.first[column], fixed.end[column] - 1
@@ -493,9 +530,9 @@ def _shared(prior, h, e, d, more, less, random):
 
 
 @inlined
-def _shared_at(fixed, prior, h, e, d, kinship, tables, random):
+def _shared_at(fixed, prior, h, e, d, tables, random):
     """Draw the shares of columns e and d at node h by those of its parent, with so many ``tables`` of d seen."""
-    up = fixed.above[h]
+    up, kinship = fixed.above[h], prior.kinship[fixed.depth[e], fixed.level[h]]
     less = kinship * prior.share[up, e] if up >= 0 else 1.0
     more = kinship * prior.share[up, d] if up >= 0 else 1.0
     _shared(prior, h, e, d, more + tables, less, random)
@@ -543,7 +580,7 @@ def _other_name(fixed, state, prior, seen, b, e, top, n, weight, random):
 
 
 @inlined
-def _renamed(fixed, state, prior, seen, b, e, top, n, d, kinship, old, random):
+def _renamed(fixed, state, prior, seen, b, e, top, n, d, old, random):
     """Give the n people of column e in leaf b another column d, with all shares from ``top`` on, if accepted."""
     g, c = fixed.group[b], fixed.cell[e]
     spread = prior.spread[b, fixed.path.shape[1] - 2]
@@ -553,7 +590,7 @@ def _renamed(fixed, state, prior, seen, b, e, top, n, d, kinship, old, random):
     for h in range(top, g + 1):
         if _is_above(fixed, top, h) and _is_above(fixed, h, g):
             old[0, h], old[1, h] = prior.share[h, e], prior.share[h, d]
-            _shared_at(fixed, prior, h, e, d, kinship, 1.0, random)
+            _shared_at(fixed, prior, h, e, d, 1.0, random)
     for i in range(1, n):
         after *= (spread * prior.share[g, d] + i) / n
     if random.random() * before >= after:
@@ -569,8 +606,8 @@ def _renamed(fixed, state, prior, seen, b, e, top, n, d, kinship, old, random):
         seen[h, d] += n
         h = fixed.above[h]
     for h in range(top, fixed.above.size):
-        if _is_above(fixed, top, h) and not _is_above(fixed, h, g):
-            _shared_at(fixed, prior, h, e, d, kinship, 0.0, random)
+        if prior.drawn[h, fixed.prefix[e]] and _is_above(fixed, top, h) and not _is_above(fixed, h, g):
+            _shared_at(fixed, prior, h, e, d, 0.0, random)
 
 
 @inlined
@@ -591,7 +628,7 @@ def _seen(fixed, state, seen):
 
 
 @moving(cache=True)
-def rename(fixed, state, prior, seen, old, weight, kinship, tries, random):
+def rename(fixed, state, prior, seen, old, weight, tries, random):
     """All people of a cell in an area, where one leaf has them, become others by the last split, that the area has not.
 
     How likely a cell is in an area hangs together with whether somebody is in it: each alone moves slowly. Here both
@@ -618,4 +655,4 @@ def rename(fixed, state, prior, seen, old, weight, kinship, tries, random):
                 continue
             d = _other_name(fixed, state, prior, seen, b, e, top, n, weight, random)
             if d != e:
-                _renamed(fixed, state, prior, seen, b, e, top, n, d, kinship, old, random)
+                _renamed(fixed, state, prior, seen, b, e, top, n, d, old, random)

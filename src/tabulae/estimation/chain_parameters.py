@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from ..errors import require
+from .chain import draw_shares
 
 njit = require("numba", "areas", "the estimator posterior").njit
 
@@ -62,49 +63,47 @@ def _pick(log, random):
 
 
 @njit(cache=True, nogil=True)
-def inherit(seen, value, above, prefix, kinship, own, random):
-    """Shares of all internal nodes, drawn given what is ``seen`` (internal, columns) at their leaves' tables.
+def inherit(tables, value, drawn, kinship, above, level, first, end, parts, every, random):
+    """Draw shares of all internal nodes, and how near they are to those one level above.
 
-    Each node's shares of the columns with one ``prefix`` are Dirichlet about its parent's. To ``seen`` the tables of
-    the nodes below are added. ``own`` marks the columns that are looked at. Returns the new kinship.
+    Each node's shares of the parts of a column are Dirichlet about its parent's. First ``tables`` (internal, columns)
+    of the leaves are passed up: those of the nodes below are added. Then, level by level, the ``kinship`` (levels,) is
+    drawn with the level's shares integrated out, and the shares given both. Where no table is, no share is drawn,
+    unless ``every`` is to be: ``drawn`` says where they are. ``parts`` is the first of the columns, and the one after
+    the last.
+
+    Reference: Teh, Jordan, Beal and Blei, "Hierarchical Dirichlet Processes" (2006), section 5.3.
     """
-    nodes, columns = value.shape
-    for j in range(nodes - 1, 0, -1):
-        for c in range(columns):
-            if own[c] and seen[j, c]:
-                seen[above[j], c] += _tables(seen[j, c], kinship * value[above[j], c], random)
-    sums = np.empty(columns)
-    for j in range(nodes):
-        sums[:] = 0.0
-        for c in range(columns):
-            if own[c]:
-                alpha = seen[j, c] + (kinship * value[above[j], c] if j else 1.0)
-                value[j, c] = random.gamma(max(alpha, 1e-8), 1.0) + 1e-9
-                sums[prefix[c]] += value[j, c]
-        for c in range(columns):
-            if own[c]:
-                value[j, c] /= sums[prefix[c]]
-    return _kinship(seen, value, above, prefix, own, random)
+    low, high = parts
+    for j in range(value.shape[0] - 1, 0, -1):
+        up, k = above[j], kinship[level[j]]
+        for c in range(first[low], end[high - 1]):
+            if tables[j, c]:
+                tables[up, c] += _tables(tables[j, c], k * value[up, c], random)
+    for at in range(kinship.size):
+        if at > 0:
+            kinship[at] = _kinship(tables, value, above, level, first, end, parts, at, random)
+        for j in range(value.shape[0]):
+            for p in range(low, high if level[j] == at else low):
+                drawn[j, p] = at == 0 or every or tables[j, first[p] : end[p]].any()
+                if drawn[j, p]:
+                    draw_shares(value, tables, j, above[j], first[p], end[p], kinship[at], random)
 
 
 @njit(cache=True, nogil=True)
-def _kinship(seen, value, above, prefix, own, random):
-    """Draw how near shares are to their parents', given the tables seen at each node."""
-    nodes, columns = value.shape
-    log, whole = np.zeros(KINSHIPS.size), np.zeros(columns, np.int64)
-    for j in range(1, nodes):
-        whole[:] = 0
-        for c in range(columns):
-            if own[c]:
-                whole[prefix[c]] += seen[j, c]
-        for c in range(columns):
-            for i in range(KINSHIPS.size):
-                k = KINSHIPS[i]
-                if own[c] and seen[j, c]:
-                    a = k * value[above[j], c]
-                    log[i] += math.lgamma(a + seen[j, c]) - math.lgamma(a)
-                if whole[c]:
-                    log[i] += math.lgamma(k) - math.lgamma(k + whole[c])
+def _kinship(tables, value, above, level, first, end, parts, at, random):
+    """Draw how near shares of one level are to their parents', given the tables seen at each node."""
+    log = np.zeros(KINSHIPS.size)
+    for j in range(value.shape[0]):
+        for p in range(parts[0], parts[1] if level[j] == at else parts[0]):
+            whole = 0
+            for c in range(first[p], end[p]):
+                n = tables[j, c]
+                whole += n
+                for i in range(KINSHIPS.size if n else 0):
+                    log[i] += _log_rising(KINSHIPS[i] * value[above[j], c], n)
+            for i in range(KINSHIPS.size if whole else 0):
+                log[i] -= _log_rising(KINSHIPS[i], whole)
     return KINSHIPS[_pick(log, random)]
 
 
@@ -150,18 +149,16 @@ def _log_rising(a, n):
 
 
 @njit(cache=True, nogil=True)
-def leaf_tables(fixed, state, prior, split, random):
-    """Shape (internal, columns): tables of the leaves of each group at one split."""
-    seen = np.zeros(prior.share.shape, np.int64)
-    first, last = np.searchsorted(fixed.depth, np.array([split, split + 1]))
+def leaf_tables(fixed, state, prior, random):
+    """Write ``tables`` of :class:`~.chain.Prior`: those of the leaves of each group."""
+    prior.tables[:] = 0
     for b in range(fixed.leaf.size):
         g = fixed.group[b]
-        for c in range(first, last):
-            if state.counts[b, c]:
-                seen[g, c] += _tables(
-                    state.counts[b, c], prior.spread[b, split - 1] * prior.share[g, c], random
-                )
-    return seen
+        for p in range(fixed.depth.size):
+            for c in range(fixed.first[p], fixed.end[p] if state.counts[b, p] else 0):
+                if state.counts[b, c]:
+                    a = prior.spread[b, fixed.depth[p]] * prior.share[g, c]
+                    prior.tables[g, c] += _tables(state.counts[b, c], a, random)
 
 
 @njit(cache=True, nogil=True)

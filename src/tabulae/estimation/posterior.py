@@ -5,7 +5,7 @@ Leaf b of group g (its parent) has N_b people; they are split by one attribute a
     y_uq = (Q_q sum of the leaves below u) + e,    log p(e) = -e**2 / (2 sigma_uq**2) + const
     N_b ~ sum_z w_gz NB(mean m_z, shape 6),    m = 0 (nobody) and 1.5 * 1.7**i
     categories of a split | people in their prefix ~ Dirichlet-multinomial(spread_b * share_g)
-    w_g, share_g ~ Dirichlet(kinship * the same of the parent of g), up to the root
+    w_g, share_g ~ Dirichlet(kinship * the same of the parent of g), up to the root; a kinship for each level and split
 
 The law of the noise is exact for discrete Gaussian noise of whole numbers: its normaliser does not depend on counts.
 Under Laplace noise -|e| / scale takes its place: a mixture of normal laws, whose precisions are drawn with the counts.
@@ -39,10 +39,8 @@ _TOLD_APART = 1 << 16  # sizes of leaves up to which their law is a mixture; bey
 _WINDOW = 8  # standard deviations of a leaf's noise that one move can reach over
 _FREE = 1 << 36
 _FEW_CELLS = 64  # up to which all cells of a leaf are tried in a few sweeps; of more, those where somebody is
-_SETTLED, _RENAMED = (
-    16,
-    32,
-)  # moves of one person in a leaf and a sweep, and tries to give people another name
+_SETTLED, _RENAMED = 16, 192
+"""Moves of one person in a leaf and a sweep, and tries to give people another name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +171,7 @@ class MeasuredTree:
             self.least.astype(np.int64) if parts else np.zeros((leaves, 1), np.int64),
             self.most.astype(np.int64) if parts else np.full((leaves, 1), _FREE),
             above,
+            self._levels(above),
             depth,
             prefix,
             *self._parts_of(prefix, depth),
@@ -181,6 +180,14 @@ class MeasuredTree:
         )
         # Compiled code is of one layout: another is compiled anew, which takes longer than most releases.
         return Fixed(*map(np.ascontiguousarray, told))
+
+    @staticmethod
+    def _levels(above: np.ndarray) -> np.ndarray:
+        """``level`` of :class:`~.chain.Fixed`."""
+        found = np.zeros(above.size, np.int64)
+        for node, parent in enumerate(above[1:].tolist(), 1):  # parents come first
+            found[node] = found[parent] + 1
+        return found
 
     def _parts_of(self, prefix: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """``first``, ``end`` and ``cell`` of :class:`~.chain.Fixed`: parts of a column stand beside each other."""
@@ -394,7 +401,7 @@ def _chain(
             mix(state.precision, state.residual, rate, tree.query, random)
         sweep(fixed, state, chain.prior, moves, *room, random)
         if moves.renamed:
-            rename(fixed, state, chain.prior, *names, chain.kinship[-1], moves.renamed, random)
+            rename(fixed, state, chain.prior, *names, moves.renamed, random)
         if turn > burnt and (turn - burnt) % every == 0:
             yield sparse.csr_array(state.counts[:, fixed.path[:, -1]])
 
@@ -438,9 +445,20 @@ class _Parameters:
         spread = np.full((fixed.leaf.size, splits), _FIRST_SPREAD)
         begin = np.append(0, np.cumsum(told))
         likely = np.ones((internal, len(fixed.path)))
-        self.prior = Prior(share, spread, likely, np.ones(int(begin[-1])), begin, most)
+        kinship = np.full((splits + 1, int(fixed.level.max()) + 1), _FIRST_KINSHIP)
+        self.prior = Prior(
+            share,
+            np.zeros(share.shape, np.int64),
+            np.zeros(share.shape, bool),
+            kinship,
+            spread,
+            likely,
+            np.ones(int(begin[-1])),
+            begin,
+            most,
+        )
+        self._few = len(fixed.path) <= _FEW_CELLS
         self._weight = np.full((internal, len(self._chance)), 1 / len(self._chance))
-        self.kinship = np.full(splits + 1, _FIRST_KINSHIP)
         self._spread_weight: np.ndarray | None = None
         self._density = np.exp(self._chance)
 
@@ -465,16 +483,18 @@ class _Parameters:
         else:  # shares come first: those that all spreads are judged by must be near the data
             kinds = int(fixed.kind.max()) + 1
             self._spread_weight = np.zeros((kinds, prior.spread.shape[1], SPREADS.size))
+        leaf_tables(fixed, state, prior, random)
+        tree = fixed.above, fixed.level
         for split in range(1, fixed.path.shape[1]):
-            tables = leaf_tables(fixed, state, prior, split, random)
-            own = fixed.depth == split
-            self.kinship[split] = inherit(
-                tables, prior.share, fixed.above, fixed.prefix, self.kinship[split], own, random
-            )
+            parts = tuple(np.searchsorted(fixed.depth, (split - 1, split)).tolist())
+            shares = prior.tables, prior.share, prior.drawn, prior.kinship[split]
+            inherit(*shares, *tree, fixed.first, fixed.end, parts, every=self._few, random=random)
         classes = size_classes(fixed, state, self._weight, self._chance, random)
-        one, every = np.zeros(classes.shape[1], np.int64), np.ones(classes.shape[1], bool)
-        self.kinship[0] = inherit(classes, self._weight, fixed.above, one, self.kinship[0], every, random)
-        np.cumsum(prior.share[:, fixed.path[:, 1:]].prod(axis=2), axis=1, out=prior.likely)
+        one = np.zeros(1, np.int64)
+        sizes = classes, self._weight, np.empty((len(classes), 1), bool), prior.kinship[0]
+        inherit(*sizes, *tree, one, one + classes.shape[1], (0, 1), every=True, random=random)
+        if self._few:
+            np.cumsum(prior.share[:, fixed.path[:, 1:]].prod(axis=2), axis=1, out=prior.likely)
         grow(self._weight, self._density, prior.begin, prior.growth)
 
 
