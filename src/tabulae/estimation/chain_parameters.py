@@ -121,15 +121,15 @@ def spreads(fixed, state, prior, log_weight, random):
         g = fixed.group[b]
         for j in range(splits):
             log[:] = log_weight[fixed.kind[b], j]
-            for c in range(first[j], first[j + 1]):
-                n = state.counts[b, c]
-                if n > 1:
-                    for i in range(SPREADS.size):
-                        log[i] -= _log_rising(SPREADS[i], n)
-            for c in range(first[j + 1], first[j + 2]):
-                n = state.counts[b, c]
-                if n > 0 and state.counts[b, fixed.prefix[c]] > 1:
-                    for i in range(SPREADS.size):
+            for p in range(first[j], first[j + 1]):
+                n = state.counts[b, p]
+                if n < 2:  # one person is in any part by its share, whatever the spread
+                    continue
+                for i in range(SPREADS.size):
+                    log[i] -= _log_rising(SPREADS[i], n)
+                for c in range(fixed.first[p], fixed.end[p]):
+                    n = state.counts[b, c]
+                    for i in range(SPREADS.size if n else 0):
                         log[i] += _log_rising(SPREADS[i] * prior.share[g, c], n)
             k = _pick(log, random)
             prior.spread[b, j] = SPREADS[k]

@@ -155,6 +155,7 @@ class MeasuredTree:
         held = np.stack([each.label for each in self.exact], axis=1) if self.exact else np.zeros((cells, 0))
         where = np.stack([each.nodes for each in self.exact], axis=1) if self.exact else np.zeros((nodes, 0))
         parts = self.part.size > 0
+        partners = 2 if cells <= _FEW_CELLS else 1  # of many cells, exchanges take the most of a sweep
         told = (
             self.parent.astype(np.int64),
             self.leaf.astype(np.int64),
@@ -175,7 +176,7 @@ class MeasuredTree:
             depth,
             prefix,
             *self._parts_of(prefix, depth),
-            2 + np.floor(2 * self._doublings).astype(np.int64),
+            partners + np.floor(partners * self._doublings).astype(np.int64),
             np.floor(self._doublings).astype(np.int64),
         )
         # Compiled code is of one layout: another is compiled anew, which takes longer than most releases.
@@ -416,7 +417,7 @@ def _moves(fixed: Fixed) -> LeafMoves:
     held = bool(fixed.is_held.any())
     if cells > _FEW_CELLS:
         born = 0 if held else _SETTLED // 4
-        return LeafMoves(born=born, changed=_SETTLED, moved=_SETTLED // 2, renamed=_RENAMED)
+        return LeafMoves(born=born, changed=_SETTLED, moved=_SETTLED // 4, renamed=_RENAMED)
     repeats = max(1, round(24 * cells / leaves))
     single, within, across = (0, 8, 8) if held else (8, 8, 2)
     return LeafMoves(single * repeats, within * repeats, across * repeats)
