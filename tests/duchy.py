@@ -190,13 +190,3 @@ def duchy_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec = write_duchy(tmp_path_factory.mktemp("duchy"))
     tb.run(spec, spec.parent / "release")
     return spec.parent / "release"
-
-
-def changed(spec: Path, *changes: tuple[str, str]) -> Path:
-    """A spec in which passages are others."""
-    text = spec.read_text()
-    for old, new in changes:
-        assert old in text, old
-        text = text.replace(old, new)
-    spec.write_text(text)
-    return spec

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.passages import changed
+
 from tabulae.audit import Check
 from tabulae.audit._audit import derived, epsilon_proven, replayed
 from tabulae.products.tables.plan import Plan
@@ -90,9 +92,7 @@ def write_spec(
 def told_of_rows_left_out(spec: Path) -> Path:
     """The same spec, with a third of its budget for how many rows are left out."""
     ledger = 'ledger = "absent.db"'
-    spec.write_text(
-        spec.read_text().replace(ledger, f'{ledger}\nleft_out = {{ share = "1/3", at_most = 2 }}')
-    )
+    changed(spec, (ledger, f'{ledger}\nleft_out = {{ share = "1/3", at_most = 2 }}'))
     return spec
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.audit.specs import DEFINITIONS, METHODS, SOURCES, told_of_rows_left_out, write_spec
+from tests.passages import changed
 from tests.village import SPEC
 
 import tabulae as tb
@@ -113,10 +114,10 @@ def test_a_plan_of_a_larger_domain_is_searched(tmp_path: Path) -> None:
     """Replace-one over 240,000 cells: pairs cannot all be listed, and the declared bound holds for those found."""
     spec = write_spec(tmp_path, neighbours="replace", definition="zcdp", method="union")
     wide = "".join(f"w{i} = {{ range = [0, 9] }}\n" for i in range(3))
-    spec.write_text(spec.read_text().replace("[recodes]", wide + "[recodes]"))
+    changed(spec, ("[recodes]", wide + "[recodes]"))
     tables = (("wide", '["w0", "w1"]'), ("w", '["w2", "age"]'))
     extra = "".join(f'[[table]]\nname = "{name}"\nattributes = {of}\n' for name, of in tables)
-    spec.write_text(spec.read_text().replace("[method]", extra + "\n[method]"))
+    changed(spec, ("[method]", extra + "\n[method]"))
     made = audit(spec, seconds=0.05)
     _assert_clean(made)
     assert "of a search" in made["sensitivity"].detail

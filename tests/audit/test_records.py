@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.audit.specs import write_spec
+from tests.passages import changed
 
 import tabulae as tb
 from tabulae.audit.records import Recorded, Stage
@@ -48,7 +49,7 @@ def test_units_beyond_their_bound_are_truncated(tmp_path: Path) -> None:
 def test_several_attributes_of_one_column(tmp_path: Path) -> None:
     spec = write_spec(tmp_path)
     extra = 'older = { column = "AGE", range = [5, 14] }\n'
-    spec.write_text(spec.read_text().replace("[recodes]", extra + "[recodes]"))
+    changed(spec, ("[recodes]", extra + "[recodes]"))
     layout = RecordLayout.of(read_spec(spec))
     age = next(column for column in layout.columns if column.name == "AGE")
     assert age.values == (5, 6, 7, 8, 9)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from tests.passages import changed
 
 import tabulae as tb
 from benchmarks import nation
@@ -58,7 +59,7 @@ def broken(folder: Path) -> dict[str, int]:
 def test_states_of_two_parts_are_exact(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three states, each in a tribal and another part; what is exact is counted by SQL of its own."""
     spec = small(tmp_path, monkeypatch)
-    spec.write_text(spec.read_text().replace("bluedown", method), encoding="utf-8")
+    changed(spec, ("bluedown", method))
     release = tb.run(spec, tmp_path / "release")
     geography = release.spec.geography
     assert geography is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from tests.cli.test_cli import _call, _fails
+from tests.passages import changed
 from tests.release.area_figure_cases import FIGURES, write_isles
 
 import tabulae as tb
@@ -95,10 +96,10 @@ def test_whole_numbers_and_specs_without_areas_are_refused(tmp_path: Path) -> No
 def test_what_is_too_large_to_be_written_out_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
     more = '[[derived]]\nname = "x"\nsql = "SELECT sex, faith, MEDIAN(age) FROM t GROUP BY sex, faith"\n'
     spec = write_isles(tmp_path, more)
-    spec.write_text(
-        spec.read_text()
-        .replace("range = [0, 4]", "range = [0, 120]")
-        .replace("home = { categories", "home = { column = 'home', categories")
+    changed(
+        spec,
+        ("range = [0, 4]", "range = [0, 120]"),
+        ("home = { categories", "home = { column = 'home', categories"),
     )
     with pytest.raises(SpecError) as caught:
         read_spec(spec)

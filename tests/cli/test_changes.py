@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.csv
 import pytest
+from tests.passages import changed
 from tests.run.series import run, write_people, write_series, write_spec
 from typer.testing import CliRunner, Result
 
@@ -155,7 +156,7 @@ def test_one_table_that_cannot_be_compared_hides_no_other(tmp_path: Path) -> Non
     for year, attributes in (("2025", '["sex"]'), ("2026", '["age"]')):
         spec = write_spec(town, year)
         more = f'[[table]]\nname = "other"\nattributes = {attributes}\n[method]'
-        spec.write_text(spec.read_text().replace("[method]", more))
+        changed(spec, ("[method]", more))
         tb.run(spec, town / year)
     found = json.loads(_call(town / "2025", town / "2026", "--json").stdout)
     assert [each["table"] for each in found["tables"]] == ["sex_by_age"]
@@ -173,7 +174,7 @@ def test_a_bound_on_rows_that_changed_is_told(tmp_path: Path) -> None:
     for year, rows in (("2025", 1), ("2026", 2)):
         spec = write_spec(town, year)
         bound = f'path = "people.csv"\nunit_id = "ID"\nrows_per_unit = {rows}\n'
-        spec.write_text(spec.read_text().replace('path = "people.csv"\n', bound))
+        changed(spec, ('path = "people.csv"\n', bound))
         years.append(tb.run(spec, town / year))
     notes = years[1].changes_since(years[0], "sex_by_age").notes
     assert any("at most 1 rows of each person, and the later one at most 2 rows" in note for note in notes)
@@ -185,7 +186,7 @@ def test_exact_tables_change_exactly(tmp_path: Path) -> None:
     for year in ("2025", "2026"):
         spec = write_spec(town, year)
         exact = '[[invariant]]\nname = "total"\nsql = "SELECT COUNT(*) FROM t"\nreason = "is known"\n[method]'
-        spec.write_text(spec.read_text().replace("[method]", exact))
+        changed(spec, ("[method]", exact))
         years.append(tb.run(spec, town / year))
         with (town / "people.csv").open("a") as file:
             file.write("F,1\n" * 30)

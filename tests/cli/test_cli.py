@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.cli.schemas import fits
+from tests.passages import changed
 from tests.village import write_village
 from typer.testing import CliRunner, Result
 
@@ -156,7 +157,7 @@ def test_a_spec_with_five_mistakes_reports_five(village: Path) -> None:
 
 @pytest.mark.parametrize("budget", ["0", "-1", "nan", "inf", "1e30", "abc", "1/0"])
 def test_impossible_budgets(village: Path, budget: str) -> None:
-    village.write_text(village.read_text().replace('budget = "1/2"', f'budget = "{budget}"'))
+    changed(village, ('budget = "1/2"', f'budget = "{budget}"'))
     _fails(_call("run", village, "--out", village.parent / "out"), 1, "privacy.budget")
     _fails(_call("ledger", "init", village.parent / "new.db", "--budget", budget, "--definition", "zcdp"), 1)
     assert not (village.parent / "new.db").exists()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.test_cli import _call, _fails, _json
+from tests.passages import changed
 from tests.run.stops import kill
 from tests.safetab.world import CODES, GRF, PERSONS, TOY, World, config, needs_shared
 
@@ -88,7 +89,7 @@ def _spoil(params: Path, data: Path) -> None:
         (params / CODES, "1000|", "x000|"),
         (data / GRF, "01|001|000001|0001", "01|001|000001|1"),
     ):
-        path.write_text(path.read_text().replace(old, new))
+        changed(path, (old, new))
 
 
 @pytest.mark.parametrize("command", ["check", "run"])

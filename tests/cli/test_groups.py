@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.passages import changed
 from typer.testing import CliRunner
 
 from tabulae.cli import app
@@ -72,5 +73,5 @@ def test_run_check_report_and_query(guild: Path) -> None:
 @pytest.mark.parametrize("command", ["plan", "audit"])
 def test_mistakes_and_what_is_not_possible_end_with_1(guild: Path, command: str) -> None:
     if command == "plan":
-        guild.write_text(guild.read_text().replace('"shire", "town"]', '"shier", "town"]'))
+        changed(guild, ('"shire", "town"]', '"shier", "town"]'))
     assert "shier" in _ran(command, guild, code=1) or command == "audit"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.test_cli import _call, _fails
+from tests.passages import changed
 
 import tabulae as tb
 from tabulae.errors import LedgerError
@@ -28,16 +29,10 @@ def _cure(told: str) -> list[str]:
     return words[1:]
 
 
-def _changed(spec: Path, before: str, after: str) -> None:
-    text = spec.read_text()
-    assert before in text
-    spec.write_text(text.replace(before, after))
-
-
 def test_a_missing_ledger_is_cured_by_the_command_that_is_told(village: Path) -> None:
     (village.parent / "ledger.db").unlink()
-    _changed(village, 'unit = "person"', 'unit = "household of a person\'s"')
-    _changed(village, 'definition = "zcdp"', 'definition = "approx"\nneighbours = "replace"')
+    changed(village, ('unit = "person"', 'unit = "household of a person\'s"'))
+    changed(village, ('definition = "zcdp"', 'definition = "approx"\nneighbours = "replace"'))
     assert _steps_of(village) == []
     refused = _call("run", village, "--out", village.parent / "out")
     _fails(refused, 1, "there is no ledger at", "make it once")
@@ -64,7 +59,7 @@ def test_a_missing_ledger_is_cured_by_the_command_that_is_told(village: Path) ->
     ],
 )
 def test_a_ledger_that_would_refuse_is_told_first(village: Path, before: str, after: str, told: str) -> None:
-    _changed(village, before, after)
+    changed(village, (before, after))
     assert _steps_of(village) == []
     refused = _call("run", village, "--out", village.parent / "out")
     _fails(refused, 3, told, "never changes")
@@ -78,7 +73,7 @@ def test_a_ledger_that_would_refuse_is_told_first(village: Path, before: str, af
     cure = _cure(refused.stderr)
     cure[cure.index("another.db")] = str(village.parent / "another.db")
     assert _call(*cure).exit_code == 0
-    _changed(village, "ledger.db", "another.db")
+    changed(village, ("ledger.db", "another.db"))
     assert "refused" not in _call("check", village).stdout
     assert tb.Ledger.open(village.parent / "ledger.db").spent == 0
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.passages import changed
 from typer.testing import CliRunner
 
 from tabulae.cli import app
@@ -75,7 +76,7 @@ def test_there_is_nothing_to_save(duchy: Path) -> None:
 
 @pytest.mark.parametrize("command", ["plan", "check"])
 def test_mistakes_are_told_with_their_lines(duchy: Path, command: str) -> None:
-    duchy.write_text(duchy.read_text().replace('plot = "1/5" }', 'plot = "1/4" }'))
+    changed(duchy, ('plot = "1/5" }', 'plot = "1/4" }'))
     told = _ran(command, duchy, code=1)
     assert "geography.shares (line" in told
     assert "add up to 21/20, and not to 1" in " ".join(told.split())

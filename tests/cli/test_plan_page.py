@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.passages import changed
 from typer.testing import CliRunner
 
 from tabulae.cli import app
@@ -33,9 +34,7 @@ def test_every_kind_of_plan_has_a_page(request: pytest.FixtureRequest, kind: str
 def test_the_document_says_where_the_page_is_and_an_old_one_is_replaced(guild: Path) -> None:
     page = guild.with_name("plan.html")
     assert json.loads(_ran("plan", guild, "--html", page, "--json"))["html"] == str(page)
-    page.write_text(
-        page.read_text(encoding="utf-8").replace("</body>", "<p>old</p></body>"), encoding="utf-8"
-    )
+    changed(page, ("</body>", "<p>old</p></body>"))
     _ran("plan", guild, "--html", page)
     assert "<p>old</p>" not in page.read_text(encoding="utf-8")
     assert json.loads(_ran("plan", guild, "--json"))["html"] is None

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from tests.cli.schemas import NAMES, SCHEMAS, fits, schema, validator
 from tests.cli.test_cli import _call
 from tests.each import each
+from tests.passages import changed
 from tests.run.exact import ADULTS, TOTAL, hamlet, text
 from tests.safetab.world import World, config
 
@@ -237,7 +238,7 @@ def test_init(village: Path) -> None:
 def test_errors(hill: Path) -> None:
     folder = hill.parent
     assert str(folder / "absent.toml") in _told("error", "check", folder / "absent.toml", code=1)["error"]
-    hill.write_text(hill.read_text().replace('title = "Village"', 'titel = "Village"'))
+    changed(hill, ('title = "Village"', 'titel = "Village"'))
     document = _told("error", "plan", hill, code=1)
     assert document["problems"][0]["path"].endswith("titel")
     _told("error", "query", folder, "SELECT COUNT(*) FROM t", code=1)

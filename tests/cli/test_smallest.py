@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.cli.schemas import fits
 from tests.guild import write_guild
+from tests.passages import changed
 from tests.planning.test_allocation import automatic
 from tests.spec.states import write_state
 from tests.village import write_village
@@ -50,12 +51,12 @@ def test_tables(village: Path) -> None:
     assert found["enough"] is True
     assert found["written"] == "1/2"
     assert [row["table"] for row in found["targets"]] == ["sex_by_age", "race_by_young"]
-    village.write_text(village.read_text().replace('budget = "1/2"', 'budget = "1/1000"'))
+    changed(village, ('budget = "1/2"', 'budget = "1/1000"'))
     assert "Targets   rho 0.001 meets 0 of 2 targets." in _ran("plan", village)
 
 
 def test_one_target_is_one(village: Path) -> None:
-    village.write_text(village.read_text().replace("target = { rmse = 4 }\n", ""))
+    changed(village, ("target = { rmse = 4 }\n", ""))
     assert "Targets   rho 0.5 meets its one target." in _ran("plan", village)
 
 
@@ -95,21 +96,21 @@ def test_areas(state: Path) -> None:
 
 
 def test_a_budget_of_areas_to_be_found_is_printed_and_not_spent(state: Path) -> None:
-    state.write_text(state.read_text().replace('budget = "2"', 'budget = "targets"'))
+    changed(state, ('budget = "2"', 'budget = "targets"'))
     line = next(line for line in _ran("plan", state).splitlines() if line.startswith("To release"))
     budget = line.split('"')[1]
     assert float(budget) < 2
     told = _ran("run", state, "--out", state.parent / "release", code=1)
     assert "is to be found from the tables' targets" in told
     assert not (state.parent / "release").exists()
-    state.write_text(state.read_text().replace('"targets"', f'"{budget}"'))
+    changed(state, ('"targets"', f'"{budget}"'))
     assert f"Targets   rho {budget} meets all 3 targets." in _ran("plan", state)
 
 
 def test_areas_whose_targets_nothing_meets(state: Path) -> None:
-    state.write_text(state.read_text().replace("rmse = 4", "rmse = 1e-5"))
+    changed(state, ("rmse = 4", "rmse = 1e-5"))
     assert "No budget meets these targets" in _ran("plan", state)
-    state.write_text(state.read_text().replace('budget = "2"', 'budget = "targets"'))
+    changed(state, ('budget = "2"', 'budget = "targets"'))
     assert "no budget meets these targets" in _ran("plan", state, code=1)
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 from tests.engines.mortal import Mortal, on_a_full_disk
+from tests.passages import changed
 from tests.topdown.descent_cases import random_case
 from tests.topdown.test_estimate import all_cells
 from tests.topdown.test_parts import Stored, in_pieces, small_chunks
@@ -83,9 +84,7 @@ def spark_duchy(duchy: Path) -> Path:
     folder = duchy.parent
     text = csv.ConvertOptions(column_types=dict.fromkeys(("PLOT", "KIND", "AGE", "FAITH"), pa.string()))
     pq.write_table(csv.read_csv(folder / "people.csv", convert_options=text), folder / "people.parquet")
-    duchy.write_text(
-        duchy.read_text().replace('path = "people.csv"', 'path = "people.parquet"\nengine = "spark"')
-    )
+    changed(duchy, ('path = "people.csv"', 'path = "people.parquet"\nengine = "spark"'))
     return duchy
 
 

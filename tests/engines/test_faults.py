@@ -27,6 +27,7 @@ from tests.engines.conftest import on_server
 from tests.engines.server import Server
 from tests.engines.test_groups import counted, crowd, table_of
 from tests.guild import people
+from tests.passages import changed
 
 import tabulae as tb
 from tabulae.errors import MissingDependency
@@ -156,7 +157,7 @@ def test_a_truncated_parquet_file(village: Path, engine: str, request: pytest.Fi
     folder = village.parent
     whole = folder / "whole.parquet"
     parquet.write_table(pyarrow.csv.read_csv(folder / "people.csv"), whole, row_group_size=50)
-    village.write_text(village.read_text().replace('"people.csv"', f'"people.parquet"\nengine = "{engine}"'))
+    changed(village, ('"people.csv"', f'"people.parquet"\nengine = "{engine}"'))
     written = whole.read_bytes()
     footer = int.from_bytes(written[-8:-4], "little") + 8
     kept = {

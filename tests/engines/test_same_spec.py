@@ -17,6 +17,7 @@ import pytest
 from tests.cli.test_cli import _call, _fails
 from tests.duchy import people as duchy_people
 from tests.engines.conftest import on_server
+from tests.passages import changed
 from tests.run.stops import kill
 
 import tabulae as tb
@@ -68,10 +69,10 @@ def visits() -> pa.Table:
 @pytest.fixture
 def spec(village: Path) -> Path:
     """The village's spec over those records: at most 3 of each person, and races apart that it does not list."""
-    village.write_text(
-        village.read_text()
-        .replace('path = "people.csv"', f'{FILE}\nunit_id = "PID"\nrows_per_unit = 3')
-        .replace('["a", "b", "c"] }', '["a", "b", "c"], unknown = "other", null = "other" }')
+    changed(
+        village,
+        ('path = "people.csv"', f'{FILE}\nunit_id = "PID"\nrows_per_unit = 3'),
+        ('["a", "b", "c"] }', '["a", "b", "c"], unknown = "other", null = "other" }'),
     )
     (village.parent / "people.csv").unlink()
     pq.write_table(visits(), village.parent / "people.parquet")
@@ -80,7 +81,7 @@ def spec(village: Path) -> Path:
 
 def moved(spec: Path, source: str) -> Path:
     """The same spec, with its records elsewhere."""
-    spec.write_text(spec.read_text().replace(FILE, source))
+    changed(spec, (FILE, source))
     return spec
 
 
@@ -158,9 +159,9 @@ def test_spark_in_a_process_of_its_own_says_nothing(tmp_path: Path) -> None:
 def test_spark_finishes_it_too_in_a_process_of_its_own(spec: Path) -> None:
     """Nothing is printed but what the command prints."""
     out = spec.parent / "release"
-    spec.write_text(spec.read_text().replace('unit_id = "PID"\nrows_per_unit = 3', ""))
+    changed(spec, ('unit_id = "PID"\nrows_per_unit = 3', ""))
     kill("marked", spec, out)
-    spec.write_text(spec.read_text().replace(FILE, f'{FILE}\nengine = "spark"'))
+    changed(spec, (FILE, f'{FILE}\nengine = "spark"'))
     environment = _own(spec.parent)
     before = sorted(spec.parent.iterdir())
     done = subprocess.run(
@@ -197,7 +198,7 @@ def test_areas_have_the_same_counts(
     people += [people[0]] * (crowd - people.count(people[0]))
     records = pa.table(dict(zip(("PLOT", "KIND", "AGE", "FAITH"), zip(*people, strict=True), strict=True)))
     pq.write_table(records, duchy.parent / "people.parquet")
-    duchy.write_text(duchy.read_text().replace('path = "people.csv"', FILE))
+    changed(duchy, ('path = "people.csv"', FILE))
     seen = []
 
     def stop(counts: object, *_: object, **__: object) -> None:

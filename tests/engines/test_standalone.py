@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 from tests.engines.standalone import STAGES, Standalone, main, published, standalone
+from tests.passages import changed
 
 import tabulae as tb
 from tabulae.errors import MissingDependency
@@ -38,11 +39,11 @@ def specs(duchy: Path) -> tuple[Path, Path]:
     text = csv.ConvertOptions(column_types=dict.fromkeys(("PLOT", "KIND", "AGE", "FAITH"), pa.string()))
     people = csv.read_csv(duchy.with_name("people.csv"), convert_options=text)
     pq.write_table(people, duchy.with_name("people.parquet"), row_group_size=max(1, people.num_rows // 6))
-    duchy.write_text(duchy.read_text().replace('"people.csv"', '"people.parquet"'))
+    changed(duchy, ('"people.csv"', '"people.parquet"'))
     other = duchy.parent.with_name(f"{duchy.parent.name}-other")
     shutil.copytree(duchy.parent, other)
     spec = other / duchy.name
-    spec.write_text(spec.read_text().replace('"people.parquet"', '"people.parquet"\nengine = "spark"'))
+    changed(spec, ('"people.parquet"', '"people.parquet"\nengine = "spark"'))
     return duchy, spec
 
 

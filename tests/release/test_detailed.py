@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from tests.passages import changed
 
 import tabulae as tb
 from tabulae._run import write_report
@@ -136,7 +137,7 @@ ALTERED: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "the stability": ("measurements/measurement.json", _json("stability", 1), "are not those of spec.toml"),
     "a budget of the spec": (
         "spec.toml",
-        lambda path: path.write_text(path.read_text().replace('budget = "1/2"', 'budget = "1/4"')),
+        lambda path: changed(path, ('budget = "1/2"', 'budget = "1/4"')),
         "ledger.json: what was charged is not the budget of spec.toml",
     ),
     "how many got which table": (

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.passages import changed
 from tests.report.page import Page, check_script
 
 import tabulae as tb
@@ -19,7 +20,7 @@ HOSTILE = '<script>alert("x")</script>'
 
 @pytest.fixture
 def release(guild: Path) -> tb.Release:
-    guild.write_text(guild.read_text().replace('budget = "3"', 'budget = "3"\ndelta = "1e-10"'))
+    changed(guild, ('budget = "3"', 'budget = "3"\ndelta = "1e-10"'))
     return tb.run(guild, guild.parent / "release")
 
 
@@ -57,8 +58,8 @@ def test_the_page_says_what_was_promised_and_what_it_cost(release: tb.Release) -
 def test_words_of_the_release_are_text(guild: Path) -> None:
     groups = guild.parent / "groups.csv"
     quoted = HOSTILE.replace('"', '""')
-    groups.write_text(groups.read_text().replace(",Food,", f',"{quoted}",'))
-    guild.write_text(guild.read_text().replace('title = "Guilds"', f"title = '{HOSTILE}'"))
+    changed(groups, (",Food,", f',"{quoted}",'))
+    changed(guild, ('title = "Guilds"', f"title = '{HOSTILE}'"))
     release = tb.run(guild, guild.parent / "release")
     text = (release.path / "report.html").read_text()
     check_script(text)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.duchy import houses, plots, write_duchy, write_plots
+from tests.passages import changed
 from tests.report.page import Page, check_script
 
 import tabulae as tb
@@ -166,7 +167,7 @@ def test_a_release_of_gls_alone_says_so(tmp_path: Path) -> None:
     """And a file without places is drawn as a strip."""
     spec = write_duchy(tmp_path)
     write_plots(tmp_path / "plots.csv", [{k: v for k, v in p.items() if k not in "xy"} for p in plots()])
-    spec.write_text(spec.read_text().replace("[release]\nmicrodata = true", '[method]\nestimate = "gls"'))
+    changed(spec, ("[release]\nmicrodata = true", '[method]\nestimate = "gls"'))
     release = tb.run(spec, tmp_path / "release")
     text = _page(release.path)
     assert "Bias by size" not in text
@@ -254,5 +255,5 @@ def test_limits_of_public_files_are_told(duchy_release: Path, tmp_path: Path) ->
     text = _page(tmp_path / "release")
     assert "7 from below and 52 from above" in text
     assert "7 of these counts have one limit from below and from above" in text
-    spec.write_text(spec.read_text().replace("[release]\nmicrodata = true", '[method]\nestimate = "gls"'))
+    changed(spec, ("[release]\nmicrodata = true", '[method]\nestimate = "gls"'))
     assert limits_of(geography_of(read_spec(spec))) is None

@@ -15,6 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from tests.guild import counted, people
+from tests.passages import changed
 from tests.run.stops import kill
 
 import tabulae as tb
@@ -177,9 +178,7 @@ def test_what_is_refused_costs_nothing(guild: Path) -> None:
 def test_units_of_several_rows_are_cut_and_their_noise_is_larger(guild: Path) -> None:
     lines = [f"{','.join(map(str, row))},{i % 100}" for i, row in enumerate(people(400))]
     (guild.parent / "people.csv").write_text("TOWN,SEX,AGE,ONE,TWO,ID\n" + "\n".join(lines) + "\n")
-    guild.write_text(
-        guild.read_text().replace('unit = "person"', 'unit = "person"\nunit_id = "ID"\nrows_per_unit = 2')
-    )
+    changed(guild, ('unit = "person"', 'unit = "person"\nunit_id = "ID"\nrows_per_unit = 2'))
     release = tb.run(guild, guild.parent / "release")
     assert release.verify() == []
     level = release.product.adaptive.levels[0]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.guild import counted, people
+from tests.passages import changed
 
 import tabulae as tb
 
@@ -18,7 +19,7 @@ def test_rows_beyond_those_of_the_spec_are_left_out(guild: Path, rows: str, coun
     records = people(400)
     lines = [f"{','.join(map(str, row))},{i % 100}" for i, row in enumerate(records)]
     (guild.parent / "people.csv").write_text("TOWN,SEX,AGE,ONE,TWO,ID\n" + "\n".join(lines) + "\n")
-    guild.write_text(guild.read_text().replace('unit = "person"', f'unit = "person"\nunit_id = "ID"{rows}'))
+    changed(guild, ('unit = "person"', f'unit = "person"\nunit_id = "ID"{rows}'))
     release = tb.run(guild, guild.parent / "release")
     food = next(row for row in release.tables["totals"].to_pylist() if row["group"] == "food")
     truth = counted(records)["nation", "nation", "food"]

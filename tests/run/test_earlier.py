@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.cli.schemas import fits
 from tests.duchy import people, write_duchy
+from tests.passages import changed
 from tests.run.earlier import counts, hold, mistakes
 
 import tabulae as tb
@@ -221,7 +222,7 @@ def test_bounds_that_leave_no_room_are_refused_before_any_record_is_read(duchy: 
     folder = duchy.parent
     (folder / "people.csv").unlink()
     file = folder / "houses.csv"
-    file.write_text(file.read_text().replace("000,home,0", "000,home,100000"))
+    changed(file, ("000,home,0", "000,home,100000"))
     [told] = mistakes(hold(duchy, ENTRY))
     assert "plot 000" in told or "hamlet" in told or "parish" in told
     assert "the earlier count of 'total' is outside what the bounds of its leaves add up to" in told

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from tests.cli.schemas import fits
 from tests.cli.test_cli import _call, _fails, _json
+from tests.passages import changed
 from tests.run.stops import kill
 
 import tabulae as tb
@@ -55,15 +56,6 @@ def _truth(spec: Path) -> tuple[int, int]:
     return len(over), sum(min(n, MOST) for n in over)
 
 
-def _edit(spec: Path, *changes: tuple[str, str]) -> Path:
-    text = spec.read_text()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    spec.write_text(text)
-    return spec
-
-
 @pytest.mark.parametrize(
     ("definition", "neighbours"),
     [
@@ -75,7 +67,7 @@ def _edit(spec: Path, *changes: tuple[str, str]) -> Path:
 def test_a_release_says_how_many(visits: Path, definition: str, neighbours: str) -> None:
     """The whole budget is promised and charged; the tables have nine tenths of it, and both counts a twentieth each."""
     promise = f'{DEFINITIONS[definition]}\nneighbours = "{neighbours}"'
-    _edit(visits, (DEFINITIONS["zcdp"], promise))
+    changed(visits, (DEFINITIONS["zcdp"], promise))
     ledger = visits.parent / "ledger.db"
     ledger.unlink()
     spec = read_spec(visits)
@@ -126,7 +118,7 @@ def test_every_command_says_it(visits: Path) -> None:
 
 
 def test_without_it_nothing_is_said(visits: Path) -> None:
-    _edit(visits, (LEFT_OUT, ""))
+    changed(visits, (LEFT_OUT, ""))
     assert "left_out" not in _json(_call("plan", visits, "--json"))
     assert "Left out" not in _call("plan", visits).stdout
     release = tb.run(visits, visits.parent / "release")
@@ -137,7 +129,7 @@ def test_without_it_nothing_is_said(visits: Path) -> None:
 
 def test_only_records_that_are_counted_can_be_left_out(visits: Path) -> None:
     """A condition comes first: records that it keeps out are not too many."""
-    _edit(visits, ("[source]", '[source]\nwhere = "AGE < 12"'))
+    changed(visits, ("[source]", '[source]\nwhere = "AGE < 12"'))
     header, *lines = (visits.parent / "people.csv").read_text().split()
     counted = prepare(tb.plan(visits), bytes(32))._counts.left_out
     kept = [line for line in lines if int(line.split(",")[1]) < 12]
@@ -151,7 +143,7 @@ def test_the_published_copy_says_the_same(visits: Path) -> None:
     spec = read_spec(visits)
     again = Spec.from_text(spec.published_text())
     assert (again.left_out, again.digest()) == (spec.left_out, spec.digest())
-    _edit(visits, ('share = "1/10"', 'share = "1/9"'))
+    changed(visits, ('share = "1/10"', 'share = "1/9"'))
     assert read_spec(visits).digest() != spec.digest()
 
 
@@ -259,7 +251,7 @@ TARGET = ('name = "sex_by_age"', 'name = "sex_by_age"\ntarget = { rmse = 6 }')
 def test_targets_find_the_whole_budget(visits: Path, definition: str) -> None:
     """The tables get what they need without the share, to the last digit, and the line to write is exact."""
     privacy = DEFINITIONS[definition].replace('"1/2"', '"targets"')
-    _edit(visits, (DEFINITIONS["zcdp"], privacy), TARGET)
+    changed(visits, (DEFINITIONS["zcdp"], privacy), TARGET)
     made = tb.plan(visits)
     alone = Spec.from_text(
         visits.read_text().replace(LEFT_OUT, "").replace("1e-10", "0.9e-10"), visits.parent
@@ -270,14 +262,14 @@ def test_targets_find_the_whole_budget(visits: Path, definition: str) -> None:
     assert made.smallest.loss == made.spec.loss
     shown = _call("plan", visits).stdout
     line = next(part for part in shown.split("\n") if "To release, write " in part).split("write ", 1)[1]
-    _edit(visits, ('budget = "targets"', line))
+    changed(visits, ('budget = "targets"', line))
     again = tb.plan(visits)
     assert again.spec.loss == made.spec.loss
     assert next(row for row in again.table_errors if row.target).met
 
 
 def test_the_smallest_budget_and_its_bound_are_whole(visits: Path) -> None:
-    _edit(visits, TARGET)
+    changed(visits, TARGET)
     own = tb.plan(visits).smallest
     alone = tb.plan(Spec.from_text(visits.read_text().replace(LEFT_OUT, ""), visits.parent)).smallest
     assert own is not None
@@ -346,7 +338,7 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes(visits: Path, mistake: str) -> None:
     old, new, path, words = MISTAKES[mistake]
-    _edit(visits, (old, new))
+    changed(visits, (old, new))
     with pytest.raises(SpecError) as caught:
         read_spec(visits)
     assert [(p.path, words in p.message) for p in caught.value.problems if p.path == path] == [(path, True)]
@@ -368,7 +360,7 @@ def test_it_is_of_tables_alone(request: pytest.FixtureRequest, kind: str) -> Non
 
 def test_a_share_too_small_for_any_noise(visits: Path) -> None:
     """Refused before anything is charged: 64 bits hold no draw."""
-    _edit(visits, ('"1/10"', '"1e-40"'))
+    changed(visits, ('"1/10"', '"1e-40"'))
     _fails(_call("run", visits, "--out", visits.parent / "release"), 1, "left_out", "a larger share")
     assert tb.Ledger.open(visits.parent / "ledger.db").spent == 0
     assert not list(visits.parent.glob("*release*"))

@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from tests.passages import changed
 from tests.run.stops import kill
 
 import tabulae as tb
@@ -72,7 +73,7 @@ def test_weights_far_apart(village: Path, method: str, weight: str) -> None:
 
 
 def test_a_long_name_is_refused_when_the_spec_is_read(village: Path) -> None:
-    village.write_text(village.read_text().replace('"ages"', f'"{"a" * 300}"'))
+    changed(village, ('"ages"', f'"{"a" * 300}"'))
     with pytest.raises(TabulaeError, match="bytes"):
         tb.run(village, village.parent / "out")
     assert tb.Ledger.open(village.parent / "ledger.db").spent == 0

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.duchy import changed
 from tests.guild import counted, people
+from tests.passages import changed
 from tests.run.drawn import few_draws, worth_at_least
 
 import tabulae as tb

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.duchy import changed, houses, plots
+from tests.duchy import houses, plots
+from tests.passages import changed
 from tests.run.drawn import few_draws, worth_at_least
 
 import tabulae as tb

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from tests.passages import changed
 
 import tabulae as tb
 from tabulae.errors import BudgetRefused, DataError, LedgerError, ReleaseError
@@ -65,7 +66,7 @@ def test_a_saved_plan_fixes_the_strategy(village: Path) -> None:
     made.save(village.parent / "plan.json")
     release = tb.run(village, village.parent / "release", plan_file=village.parent / "plan.json")
     assert release.measurements[0].strategy.blocks == made.strategy.blocks
-    village.write_text(village.read_text().replace("1/2", "1/4"))
+    changed(village, ("1/2", "1/4"))
     with pytest.raises(ReleaseError, match="another spec"):
         tb.run(village, village.parent / "second", plan_file=village.parent / "plan.json")
     (village.parent / "plan.json").write_text("{}")

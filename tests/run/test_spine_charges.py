@@ -9,7 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.duchy import changed, houses, people, write_plots
+from tests.duchy import houses, people, write_plots
+from tests.passages import changed
 
 import tabulae as tb
 from tabulae.errors import DataError, ReleaseError

@@ -11,7 +11,8 @@ from pathlib import Path
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from tests.duchy import changed, houses, people, plots
+from tests.duchy import houses, people, plots
+from tests.passages import changed
 from tests.run.stops import kill
 
 import tabulae as tb

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.passages import changed
 from typer.testing import CliRunner
 
 import tabulae as tb
@@ -45,7 +46,7 @@ def test_a_plan_finds_the_budget_and_a_release_at_it_meets_the_targets(village: 
         tb.run(spec, village.parent / "release")
     assert not (village.parent / "release").exists()
 
-    spec.write_text(spec.read_text().replace('"targets"', f'"{rho}"'))
+    changed(spec, ('"targets"', f'"{rho}"'))
     release = tb.run(spec, village.parent / "release")
     tables = {name: release.tables[name].to_pydict() for name in ("sex_by_age", "ages")}
     squares = [s**2 for s in tables["sex_by_age"]["std_error"]]
@@ -55,7 +56,7 @@ def test_a_plan_finds_the_budget_and_a_release_at_it_meets_the_targets(village: 
 
 def test_a_smaller_budget_misses_a_target_and_says_so(village: Path) -> None:
     rho = tb.ZCDP(_plan(_aimed(village, "targets"))["promise"]["rho"]).amount
-    village.write_text(village.read_text().replace('"targets"', f'"{rho * 9 / 10}"'))
+    changed(village, ('"targets"', f'"{rho * 9 / 10}"'))
     small = _plan(village)
     assert small["promise"]["found_from_targets"] is False
     assert False in [t["met"] for t in small["tables"]]

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.cli.test_cli import _call, _fails, _json
+from tests.passages import changed
 
 import tabulae as tb
 from tabulae.products.product import row_key
@@ -34,11 +35,7 @@ def visits(village: Path) -> Path:
     path.write_text(
         "\n".join([f"{header},PID", *(f"{r},p{i}" for r, i in zip(rows, ids, strict=True))]) + "\n"
     )
-    village.write_text(
-        village.read_text().replace(
-            'unit = "person"', f'unit = "person"\nunit_id = "PID"\nrows_per_unit = {K}'
-        )
-    )
+    changed(village, ('unit = "person"', f'unit = "person"\nunit_id = "PID"\nrows_per_unit = {K}'))
     return village
 
 
@@ -80,7 +77,7 @@ def test_plan_run_report_and_ledger_state_the_unit(visits: Path) -> None:
 
 @pytest.mark.parametrize("unit", ["", '\nunit_id = "PID"'])
 def test_one_row_reads_as_before(visits: Path, unit: str) -> None:
-    visits.write_text(visits.read_text().replace(f'\nunit_id = "PID"\nrows_per_unit = {K}', unit))
+    changed(visits, (f'\nunit_id = "PID"\nrows_per_unit = {K}', unit))
     out = visits.parent / "release"
     shown = _call("run", visits, "--out", out)
     page = (out / "report.html").read_text()
@@ -223,13 +220,13 @@ def test_the_rows_that_are_counted_are_those_of_the_ledger_and_of_no_order_or_fi
 
 @pytest.mark.parametrize("value", ["0", "-1", "2.5", '"2"', "true", "1000001"])
 def test_bounds_that_mean_nothing(visits: Path, value: str) -> None:
-    visits.write_text(visits.read_text().replace(f"rows_per_unit = {K}", f"rows_per_unit = {value}"))
+    changed(visits, (f"rows_per_unit = {K}", f"rows_per_unit = {value}"))
     for command in (["check"], ["plan"], ["run", "--out", visits.parent / "out"]):
         _fails(_call(command[0], visits, *command[1:]), 1, "source.rows_per_unit")
 
 
 def test_several_rows_need_an_id(visits: Path) -> None:
-    visits.write_text(visits.read_text().replace('unit_id = "PID"\n', ""))
+    changed(visits, ('unit_id = "PID"\n', ""))
     _fails(_call("plan", visits), 1, "source.rows_per_unit", "unit_id")
 
 

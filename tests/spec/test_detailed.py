@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.guild import GROUPS, MEMBERS, people
 from tests.membership import groups_of
+from tests.passages import changed
 
 import tabulae as tb
 from tabulae.errors import SpecError, Unsupported
@@ -258,7 +259,7 @@ def test_targets_are_found_and_not_spent(guild: Path) -> None:
 
 def test_the_plan_says_how_wrong_each_table_is(guild: Path) -> None:
     assert tb.plan(guild).epsilon is None
-    guild.write_text(guild.read_text().replace('budget = "3"', 'budget = "3"\ndelta = "1e-10"'))
+    changed(guild, ('budget = "3"', 'budget = "3"\ndelta = "1e-10"'))
     plan = tb.plan(guild)
     errors = plan.errors
     assert errors.column_names == ["table", "level", "rmse", "margin", "bound"]

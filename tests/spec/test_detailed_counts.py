@@ -13,6 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from tests.guild import counted, people
+from tests.passages import changed
 
 import tabulae as tb
 from tabulae.errors import SpecError
@@ -49,7 +50,7 @@ def _with_counts(guild: Path, *, content: str | None = None, exact: bool = False
 
 def _told(guild: Path, content: str, *changes: tuple[str, str]) -> str:
     for old, new in changes:
-        guild.write_text(guild.read_text().replace(old, new))
+        changed(guild, (old, new))
     with pytest.raises(SpecError) as caught:
         _with_counts(guild, content=content)
     return "\n".join(str(problem) for problem in caught.value.problems)
@@ -84,7 +85,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec = write_guild(tmp_path_factory.mktemp("counts"))
     _with_counts(spec, content=_text(), exact=True)
     tb.Ledger.create(spec.parent / "large.db", 10**7, "zcdp")
-    spec.write_text(spec.read_text().replace("ledger.db", "large.db"))
+    changed(spec, ("ledger.db", "large.db"))
     tb.run(spec, spec.parent / "release")
     return spec.parent / "release"
 
