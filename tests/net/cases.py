@@ -36,6 +36,7 @@ class Case:
         saves: whether the plan is saved and the run uses it.
         page: whether the page of the plan is made.
         runs: whether there is anything to run.
+        unsettled: files and their parts that depend on how a processor rounds, and are left out.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Case:
     saves: bool = False
     page: bool = False
     runs: bool = True
+    unsettled: tuple[tuple[str, str], ...] = ()
 
 
 _SEXES = "SELECT sex, COUNT(*) FROM people GROUP BY sex"
@@ -64,6 +66,8 @@ CASES = (
         query=("SELECT sex, COUNT(*) FROM people WHERE age < 7 GROUP BY sex",),
         saves=True,
         page=True,
+        # Its certificate, 9.6e-6, is next to the 1e-5 that ends the search: which methods are tried then is chance.
+        unsettled=(("plan", "strategy"), ("plan page", "methods")),
     ),
     Case(
         "town_queries",
@@ -177,7 +181,8 @@ def _case(case: Case, folder: Path) -> Iterator[tuple[str, Parts]]:
         spec = copy_document(document, folder)
         out = folder / document.removeprefix("series_")
         for name, parts in (*_planned(case, spec, normal), *_run(case, spec, out, normal)):
-            yield (name if len(case.documents) == 1 else f"{out.name}/{name}"), parts
+            settled = {part: text for part, text in parts.items() if (name, part) not in case.unsettled}
+            yield (name if len(case.documents) == 1 else f"{out.name}/{name}"), settled
     if case.runs:
         yield "ledger", normal.text(_called("ledger", "show", ledger, "--json"), ".json")
 
