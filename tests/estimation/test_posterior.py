@@ -346,10 +346,37 @@ def test_shares_and_kinships_keep_their_joint_law(every):
         own, before = tables.copy(), figures(kinship, value, tables)
         inherit(tables, value, here, kinship, above, level, first, end, (0, 2), every, random)
         differences.append(figures(kinship, value, own) - before)
-        assert every == here.all() or not every
+        seen = [[h == 0 or every or tables[h, part].any() for part in parts] for h in range(7)]
+        np.testing.assert_array_equal(here, seen)
     differences = np.array(differences)
     error = differences.std(axis=0) / np.sqrt(len(differences))
     assert (np.abs(differences.mean(axis=0)) < 5 * error).all(), differences.mean(axis=0) / error
+
+
+def test_shares_that_wait_are_drawn_from_the_prior_when_somebody_may_come():
+    """Nobody is in a leaf below a root, an area and a group, whose shares wait; then one person may come. Means and
+    variances of the shares drawn are those of Dirichlet laws one below the other, within five standard errors."""
+    parent, leaf = np.array([-1, 0, 1, 2]), np.array([3])
+    nothing, every = np.zeros((4, 2), np.int64), np.ones((1, 2), bool)
+    tree = MeasuredTree(
+        parent, leaf, np.array([[0], [1]]), np.arange(2)[None], (nothing,), np.full((4, 1), 1e-3), every
+    )
+    share, (tables, drawn) = np.tile([1.0, 0.8, 0.2], (3, 1)), _all_drawn(np.ones((3, 3)))
+    kinship, random = np.array([[1.0, 1.0, 1.0], [1.0, 4.0, 9.0]]), np.random.default_rng(8)
+    sizes = np.ones(30), 10 * np.arange(4), np.full(3, 10)
+    prior = Prior(share, tables, drawn, kinship, np.ones((1, 1)), np.ones((3, 2)), *sizes)
+    room, found = (np.empty((2, 2, 2)), np.empty(8)), []
+    while len(found) < 6000:
+        drawn[1:], share[1:] = False, np.nan
+        sweep(tree.fixed, tree.state(np.zeros((1, 2), np.int64)), prior, LeafMoves(born=1), *room, random)
+        if drawn[2, 0]:
+            assert drawn[1, 0]
+            found.append([share[1, 1], share[2, 1]])
+    area, group = np.array(found).T
+    law = 0.16 / 5, (area * (1 - area)).mean() / 10
+    for gap, variance in ((area - 0.8, law[0]), (group - area, law[1])):
+        for figure in (gap, gap**2 - variance):
+            assert abs(figure.mean()) < 5 * figure.std() / np.sqrt(len(found))
 
 
 @pytest.mark.parametrize("size", [(12, 8), pytest.param((60, 25), marks=pytest.mark.long)])

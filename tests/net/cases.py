@@ -66,7 +66,7 @@ CASES = (
         query=("SELECT sex, COUNT(*) FROM people WHERE age < 7 GROUP BY sex",),
         saves=True,
         page=True,
-        # Its certificate, 9.6e-6, is next to the 1e-5 that ends the search: which methods are tried then is chance.
+        # Its certificate, 9.6e-6, is next to the 1e-5 that ends the search: they differ on another processor.
         unsettled=(("plan", "strategy"), ("plan page", "methods")),
     ),
     Case(
