@@ -209,4 +209,5 @@ def test_counts_far_apart_in_size_are_drawn(quick: None) -> None:
     )
     made = whole_tables.Posterior(measured, workload)
     answers = made.answer(workload)["x"]
-    assert np.abs(answers - [3_000_000_000, 0, 12, 40_000]).max() < 6
+    spread = np.sqrt(2)  # of the noise, and of the draw about what was measured
+    assert np.abs(answers - [3_000_000_000, 0, 12, 40_000]).max() < 6 * spread  # false alarm: 1e-8
