@@ -32,7 +32,7 @@ from .divided import divide, fill
 from .implicates import CHAINS, LEAST_EFFECTIVE, Ends, combine, credible, effective
 from .tree_limits import TreeLimits
 
-BURNT, KEPT_EVERY = 100, 4
+BURNT, KEPT_EVERY = 100, 5
 """Sweeps of each chain before the first draw, and between two draws."""
 
 _TOLD_APART = 1 << 16  # sizes of leaves up to which their law is a mixture; beyond, it is flat
