@@ -27,7 +27,7 @@ _PAGES = 1_500_000  # bytes of documents and report
 _COUNT = 4  # bytes of a leaf's cell: more people are in no cell of an area that is divided
 _BASE, _PUBLISHED, _PLACED = 2.3, 1.5e-6, 2e-5  # seconds: of every run, of a published row, of a leaf
 _CELL, _LEFT = 1.2e-7, 0.6  # of a node's cell, and what unbiased estimates take of it
-_SWEPT, _MOVED = 5e-4, 0.06  # of a leaf's cell in all sweeps; at most, of a leaf, where people are moved
+_SWEPT, _MOVED = 6e-4, 0.06  # of a leaf's cell in all sweeps; at most, of a leaf, where people are moved
 _ASKED = 8e-7  # of an answer that may be asked where counts are sparse
 _COLUMN = 0.2  # of a million records and an attribute; all by benchmarks/costs.py
 
