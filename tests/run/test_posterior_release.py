@@ -87,13 +87,16 @@ def test_check_finds_what_was_altered(duchy: Path, quick: None, monkeypatch: pyt
     other = stored.set_column(stored.num_columns - 1, "count", pa.array(count))
     pq.write_table(other, release.path / "implicates.parquet")
     about = json.loads((release.path / "posterior.json").read_text())
-    f.write_json(release.path / "posterior.json", {**about, "seed": 5, "measurements": "0"})
+    f.write_json(
+        release.path / "posterior.json", {**about, "seed": 5, "measurements": "0", "sweeps_between": 4}
+    )
     f.write_sums(release.path)
     faults = "\n".join(tb.Release.read(release.path).verify())
     for told in (
         "implicates.parquet: draw 1 is not the one that the measurements and the seed give",
         "posterior.json: its seed is not that of spec.toml",
         "posterior.json: its measurements are not those of this release",
+        "posterior.json: says 100 sweeps before the first draw and 4 between two, and this version of tabulae makes",
         "posterior.json: does not say how these implicates are drawn",
         "tables/total.parquet: credible_low, credible_high are not what the measurements say",
     ):

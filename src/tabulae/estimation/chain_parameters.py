@@ -1,4 +1,4 @@
-"""Compiled draws of the parameters that :mod:`tabulae.estimation.posterior` has, given the counts of all leaves."""
+"""Compiled, for :mod:`tabulae.estimation.posterior`: draws of its parameters given the counts; the counts to keep."""
 
 from __future__ import annotations
 
@@ -187,3 +187,26 @@ def grow(weight, density, begin, growth):
             if x > 0:
                 growth[begin[g] + x - 1] = now / last * x
             last = now
+
+
+@njit(cache=True, nogil=True)
+def kept(fixed, state):
+    """The counts of cells that are not 0, leaf by leaf: the counts, their cells, and where each leaf begins and ends.
+
+    numpy would hold up the other chain, and copy all cells first.
+    """
+    counts, column = state.counts, fixed.path[:, -1]
+    begin = np.zeros(len(counts) + 1, np.int32)
+    for b in range(len(counts)):
+        begin[b + 1] = begin[b]
+        for c in range(column.size if counts[b, 0] else 0):
+            begin[b + 1] += counts[b, column[c]] != 0
+    count, cell = np.empty(begin[-1], np.int64), np.empty(begin[-1], np.int32)
+    for b in range(len(counts)):
+        i = begin[b]
+        for c in range(column.size if begin[b + 1] > i else 0):
+            n = counts[b, column[c]]
+            if n:
+                count[i], cell[i] = n, c
+                i += 1
+    return count, cell, begin

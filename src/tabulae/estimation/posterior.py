@@ -27,7 +27,7 @@ from scipy.special import gammaln
 
 from ..errors import InvalidArgument
 from .chain import Fixed, LeafMoves, Prior, State, rename, sweep
-from .chain_parameters import SHAPE, SPREADS, grow, inherit, leaf_tables, mix, size_classes, spreads
+from .chain_parameters import SHAPE, SPREADS, grow, inherit, kept, leaf_tables, mix, size_classes, spreads
 from .divided import divide, fill
 from .implicates import CHAINS, LEAST_EFFECTIVE, Ends, combine, credible, effective
 from .tree_limits import TreeLimits
@@ -124,9 +124,7 @@ class MeasuredTree:
             columns.append(at)
             node = self.parent[node]
             at, node = at[node >= 0], node[node >= 0]
-        row, column = np.concatenate(rows), np.concatenate(columns)
-        ones = np.ones(row.size, np.int64)
-        return sparse.csr_array((ones, (row, column)), shape=(self.parent.size, self.leaf.size))
+        return ones_at(np.concatenate(rows), np.concatenate(columns), (self.parent.size, self.leaf.size))
 
     @cached_property
     def groups(self) -> tuple[np.ndarray, np.ndarray]:
@@ -221,19 +219,15 @@ class MeasuredTree:
 
     def state(self, counts: np.ndarray) -> State:
         """Where a chain is, at whole counts of shape (leaves, cells)."""
-        fixed = self.fixed
-        held = np.zeros((self.leaf.size, fixed.depth.size), np.int32)
-        for j in range(fixed.path.shape[1]):
-            np.add.at(held.T, fixed.path[:, j], counts.T)
-        nodes = self.sums @ counts
-        residual = np.concatenate(self.answers, axis=1, dtype=np.int32)
-        for q in range(len(self.queries)):
-            np.subtract.at(residual.T, fixed.answer[:, q], nodes.T)
-        parts = np.zeros(fixed.least.shape, np.int64)
-        np.add.at(parts.T, fixed.part, counts.T)
+        fixed, inhabited = self.fixed, sparse.csr_array(counts)  # of many cells nearly all are of nobody
+        answers = np.concatenate(self.answers, axis=1, dtype=np.int32)
+        seen = sums_by_class(self.sums @ inhabited, fixed.answer, answers.shape[1])
         precision = np.asarray(self.precision, float)
         return State(
-            held, residual, parts, np.take(precision, self.query, axis=1) if self.laplace else precision
+            sums_by_class(inhabited, fixed.path, fixed.depth.size),
+            np.subtract(answers, seen, out=answers),
+            sums_by_class(inhabited, fixed.part[:, None], fixed.least.shape[1]).astype(np.int64),
+            np.take(precision, self.query, axis=1) if self.laplace else precision,
         )
 
     @property
@@ -305,10 +299,7 @@ class Draws:
         """The root's cells: the median of its total, divided split by split, each part at the same quantile."""
         fixed, cells = self.tree.fixed, len(self.tree.splits)
         whole = np.stack([np.asarray(each.sum(axis=0)).ravel() for each in self.tables])
-        ordered = np.zeros((len(self.tables), fixed.depth.size), np.int64)
-        for j in range(fixed.path.shape[1]):
-            np.add.at(ordered.T, fixed.path[:, j], whole.T)
-        ordered.sort(axis=0)
+        ordered = np.sort(whole @ by_class(fixed.path, fixed.depth.size), axis=0)
         found = np.zeros(fixed.depth.size, np.int64)
         found[0] = ordered[(len(ordered) - 1) // 2, 0]
         for column in range(fixed.depth.size):
@@ -317,6 +308,22 @@ class Draws:
                 found[parts] = at_one_quantile(ordered[:, parts], int(found[column]))
         found = found[fixed.path[:, -1]][:cells]
         return found if limits is None else limits.within_root(found, whole.mean(axis=0))
+
+
+def ones_at(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> sparse.csr_array:
+    """A sparse matrix that adds up: 1 at each (row, column)."""
+    return sparse.csr_array((np.ones(row.size, np.int64), (row, column)), shape=shape)
+
+
+def by_class(label: np.ndarray, classes: int) -> sparse.csr_array:
+    """Shape (cells, classes): ``counts @ by_class`` are sums of cells; ``label`` (cells, k) are the classes of each."""
+    cells, each = label.shape
+    return ones_at(np.repeat(np.arange(cells), each), label.ravel(), (cells, classes))
+
+
+def sums_by_class(counts: sparse.csr_array, label: np.ndarray, classes: int) -> np.ndarray:
+    """Shape (rows, classes), of 32 bits: sums of counts (rows, cells) by the classes of each cell."""
+    return sparse.csr_array(counts @ by_class(label, classes), dtype=np.int32).toarray()
 
 
 def _limits(tree: MeasuredTree, table: sparse.csr_array) -> TreeLimits | None:
@@ -404,7 +411,7 @@ def _chain(
         if moves.renamed:
             rename(fixed, state, chain.prior, *names, moves.renamed, random)
         if turn > burnt and (turn - burnt) % every == 0:
-            yield sparse.csr_array(state.counts[:, fixed.path[:, -1]])
+            yield sparse.csr_array(kept(fixed, state), shape=fixed.allowed.shape)
 
 
 def _moves(fixed: Fixed) -> LeafMoves:

@@ -16,6 +16,8 @@ from ..release.folder import Rows, sync_file
 FILE, ABOUT = "implicates.parquet", "posterior.json"
 """Where the draws of a posterior are, and what is said of them."""
 
+_SWEEPS = "sweeps_before", "sweeps_between"
+
 
 def columns_of(names: Iterable[str]) -> pa.Schema:
     """The columns of implicates: the draw, words, the count."""
@@ -65,6 +67,11 @@ def write_implicates(
     f.write_json(folder / ABOUT, told)
 
 
+def _sweeps(about: Mapping[str, Any]) -> str:
+    before, between = (about.get(name) for name in _SWEEPS)
+    return f"{before} sweeps before the first draw and {between} between two"
+
+
 def implicate_faults(
     folder: Path, schema: pa.Schema, draws: Iterable[pa.Table], made: Mapping[str, Any]
 ) -> Iterator[str]:
@@ -74,7 +81,13 @@ def implicate_faults(
         yield f"{ABOUT}: its measurements are not those of this release"
     if told.get("seed") != made["seed"]:
         yield f"{ABOUT}: its seed is not that of {f.SPEC}"
-    if {**told, "measurements": made["measurements"], "seed": made["seed"]} != made:
+    if (says := _sweeps(told)) != (makes := _sweeps(made)):
+        yield (
+            f"{ABOUT}: says {says}, and this version of tabulae makes {makes}, so that draws differ. "
+            "Check the release with the version that made it"
+        )
+    asked = {name: made[name] for name in ("measurements", "seed", *_SWEEPS)}
+    if {**told, **asked} != made:
         yield f"{ABOUT}: does not say how these implicates are drawn"
     stored = Rows.of_parquet(folder / FILE)
     plain = pa.schema(

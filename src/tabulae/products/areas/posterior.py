@@ -14,7 +14,17 @@ import pyarrow as pa
 from scipy import sparse
 
 from ...estimation.implicates import are_enough
-from ...estimation.posterior import BURNT, KEPT_EVERY, Draws, ExactSums, MeasuredTree, sample
+from ...estimation.posterior import (
+    BURNT,
+    KEPT_EVERY,
+    Draws,
+    ExactSums,
+    MeasuredTree,
+    by_class,
+    ones_at,
+    sample,
+    sums_by_class,
+)
 from ...release.write import word_column
 from ...spec import NO_VALUE
 from ..implicates import FILE, columns_of, drawn_document, implicate_faults, write_implicates
@@ -156,14 +166,14 @@ class AreaPosterior:
 
         None where the draws of this type of area are worth fewer than ``LEAST_EFFECTIVE``.
         """
-        rows = _summing(owner, leaves, areas, self.plan.spine.leaves)
+        rows = ones_at(owner, leaves, (areas, self.plan.spine.leaves))
         place = _places(self.layout)
         for margin in margins:
             if not are_enough(self.effective[kind]):
                 yield None
                 continue
-            cells = _summing(margin.rows(place), np.arange(place.size), margin.size, place.size)
-            low, high = self.draws.credible(self.draws.sums(rows, cells.T.tocsr()), level)
+            cells = by_class(margin.rows(place)[:, None], margin.size)
+            low, high = self.draws.credible(self.draws.sums(rows, cells), level)
             shape = areas, margin.classes, margin.inner
             yield low.reshape(shape), high.reshape(shape)
 
@@ -175,7 +185,7 @@ class AreaPosterior:
         for kind, area in self.areas.items():
             inside = np.flatnonzero(area >= 0)
             count = int(area.max()) + 1
-            rows = _summing(area[inside], inside, count, area.size)
+            rows = ones_at(area[inside], inside, (count, area.size))
             some = np.unique(np.linspace(0, count - 1, _SHOWN).astype(np.int64))
             totals = self.draws.sums(rows, sparse.csr_array(np.ones((cells, 1), np.int64)))
             each = self.draws.sums(rows[some], sparse.csr_array(np.eye(cells, dtype=np.int64)))
@@ -216,10 +226,6 @@ class AreaPosterior:
             yield pa.Table.from_arrays(columns, schema=self.schema)
 
 
-def _summing(row: np.ndarray, column: np.ndarray, rows: int, columns: int) -> sparse.csr_array:
-    return sparse.csr_array((np.ones(row.size, np.int64), (row, column)), shape=(rows, columns))
-
-
 def write_posterior(folder: Path, made: AreaPosterior) -> None:
     """Write the implicates, and how they were drawn."""
     write_implicates(folder, made.schema, made.rows(), made.document)
@@ -237,16 +243,13 @@ def _limit_faults(made: AreaPosterior) -> Iterator[str]:
     first = made.draws.tables[0]
     fixed = tree.fixed
     for number, table in enumerate(made.draws.tables, start=1):
-        counts = table.toarray()
-        parts = np.zeros(fixed.least.shape, np.int64)
-        np.add.at(parts.T, fixed.part, counts.T)
-        if (counts < 0).any() or counts[~tree.allowed].any():
+        parts = sums_by_class(table, fixed.part[:, None], fixed.least.shape[1])
+        leaf, cell = table.nonzero()
+        if (table.data < 0).any() or not tree.allowed[leaf, cell].all():
             yield f"{FILE}: draw {number} counts somebody where nobody can be, or fewer than nobody"
         if (parts < fixed.least).any() or (parts > np.minimum(fixed.most, NO_LIMIT)).any():
             yield f"{FILE}: draw {number} breaks a bound"
         for each in tree.exact:
-            classes = _summing(
-                each.label, np.arange(each.label.size), int(each.label.max()) + 1, each.label.size
-            )
-            if (tree.sums[each.nodes] @ (table - first) @ classes.T.tocsr()).count_nonzero():
+            classes = by_class(each.label[:, None], int(each.label.max()) + 1)
+            if (tree.sums[each.nodes] @ (table - first) @ classes).count_nonzero():
                 yield f"{FILE}: draw {number} does not have the exact counts"
