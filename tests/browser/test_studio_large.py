@@ -8,7 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import shown
 
-from tabulae.studio.form import change, chapters
+from tabulae.studio.change import change
+from tabulae.studio.form import chapters
 
 ATTRIBUTES = "\n".join(f"a{i} = {{ range = [0, {3 + i % 5}] }}" for i in range(30))
 PAIRS = [(i, j) for i in range(30) for j in range(i + 1, 30)][:200]

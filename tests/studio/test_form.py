@@ -15,19 +15,8 @@ from hypothesis import strategies as st
 from tests.village import SPEC
 
 from tabulae.spec.problems import written
-from tabulae.studio.form import (
-    _AS_TOML,
-    _DOMAINS,
-    _LISTS,
-    _NAMED,
-    _RIVALS,
-    _SINGLE,
-    Control,
-    Entry,
-    Mistake,
-    change,
-    chapters,
-)
+from tabulae.studio.change import _RIVALS, change
+from tabulae.studio.form import _AS_TOML, _LISTS, _SINGLE, DOMAINS, NAMED, Control, Entry, Mistake, chapters
 from tabulae.studio.server import _templates
 
 ROOT = Path(__file__).parents[2]
@@ -321,7 +310,7 @@ _ELSEWHERE |= {("geography", "columns"), ("geography", "query")}
 
 
 @pytest.mark.parametrize(
-    ("text", "models"), [(EVERY, (*_SINGLE, *_NAMED, *_LISTS)), (GROUPS, (*_SINGLE, *_LISTS))]
+    ("text", "models"), [(EVERY, (*_SINGLE, *NAMED, *_LISTS)), (GROUPS, (*_SINGLE, *_LISTS))]
 )
 def test_every_key_that_a_spec_may_have_has_a_control(text: str, models: tuple[tuple[str, ...], ...]) -> None:
     """Those that have none of their own are shown as TOML, and say so."""
@@ -332,10 +321,10 @@ def test_every_key_that_a_spec_may_have_has_a_control(text: str, models: tuple[t
             continue
         if path[0] not in document and path[0] in ("detailed", "geography"):
             continue
-        model = (_SINGLE | _NAMED | _LISTS)[path]
+        model = (_SINGLE | NAMED | _LISTS)[path]
         keys = {key for key in model.model_fields if (path[-1], key) not in _ELSEWHERE}
         if path == ("attributes",):
-            keys -= _DOMAINS.keys()  # of which the one that is picked has a control
+            keys -= DOMAINS.keys()  # of which the one that is picked has a control
         assert all(any(each[: len(path) + 1] == (*path, key) for each in there) for key in keys), path
     assert all(control.hint for control in shown if control.kind == "toml")
     assert {control.at for control in shown if control.hint == _AS_TOML} <= TOML_ALONE

@@ -1,4 +1,4 @@
-"""The form beside the text: what it shows of a document, and what its controls change in the text.
+"""The form beside the text: what it shows of a document.
 
 Keys are those of the models that read a spec, so that the form has every key that a spec may have. A few sections have
 controls of their own besides: what values an attribute has, how a table asks it, edges and groups of a recode.
@@ -7,10 +7,9 @@ controls of their own besides: what values an attribute has, how a table asks it
 from __future__ import annotations
 
 import csv
-import re
 import tomllib
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
@@ -28,7 +27,7 @@ from ..spec.areas import (
     ZeroEntry,
 )
 from ..spec.groups import DetailedSection, LevelEntry
-from ..spec.problems import KeyPath, Layout, written
+from ..spec.problems import KeyPath, written
 from ..spec.series import SeriesSection
 from ..spec.shape import (
     AttributeEntry,
@@ -43,9 +42,9 @@ from ..spec.shape import (
     TableEntry,
     ValueEntry,
 )
-from .document import put, remove, rename, toml
+from .document import toml
 
-_DOMAINS = {
+DOMAINS = {
     "categories": ("the values listed here", "lines"),
     "range": ("whole numbers from … to …", "numbers"),
     "codes": ("codes of a list, a CSV file", "text"),
@@ -209,22 +208,6 @@ _ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 }
 """Keys with controls of their own."""
 
-_NEW: Mapping[KeyPath, dict[str, Any]] = {
-    ("attributes",): {"categories": []},
-    ("recodes",): {"of": "", "edges": []},
-    ("values",): {"range": []},
-    ("geography", "columns"): {"join": []},
-    ("geography", "query"): {"attributes": []},
-    ("table",): {"attributes": []},
-    ("invariant",): {"attributes": [], "reason": ""},
-    ("derived",): {"sql": ""},
-    ("bound",): {"attributes": [], "file": ""},
-    ("earlier",): {"release": "", "table": "", "attributes": [], "level": ""},
-    ("structural_zero",): {"where": ""},
-    ("detailed", "level"): {"region": "", "group_level": 1},
-}
-"""What an entry begins with; what is empty is told as a mistake until it is filled."""
-
 
 @dataclass(frozen=True)
 class _Known:
@@ -260,7 +243,7 @@ class _Known:
         return self.attributes if key == "of" and kind == "recodes" else ()
 
 
-_NAMED: Mapping[KeyPath, type[BaseModel]] = {
+NAMED: Mapping[KeyPath, type[BaseModel]] = {
     ("attributes",): AttributeEntry,
     ("recodes",): RecodeEntry,
     ("values",): ValueEntry,
@@ -398,7 +381,7 @@ def chapters(text: str, opened: Iterable[str], folder: Path) -> tuple[Chapter, .
 
 def _section(known: _Known, path: KeyPath) -> Iterator[Entry]:
     """The entries of a section."""
-    held = _at(known.raw, path)
+    held = value_at(known.raw, path)
     if path == ("title",):
         title = Control(path, "title", "text", _shown(held, "text"))
         yield Entry(path, "Title", single=True, open=True, main=(title,))
@@ -412,7 +395,7 @@ def _section(known: _Known, path: KeyPath) -> Iterator[Entry]:
             yield _policies(known, path)
         for name in held if isinstance(held, dict) else ():
             if path != ("attributes",) or name not in _POLICIES:
-                yield _entry(known, (*path, name), _NAMED[path], name)
+                yield _entry(known, (*path, name), NAMED[path], name)
 
 
 def _dict(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -425,7 +408,7 @@ def _list(raw: Mapping[str, Any], key: str) -> Sequence[Any]:
     return found if isinstance(found, list) else ()
 
 
-def _at(raw: Any, path: KeyPath) -> Any:
+def value_at(raw: Any, path: KeyPath) -> Any:
     """What stands at a path, None where nothing does."""
     for part in path:
         try:
@@ -438,7 +421,7 @@ def _at(raw: Any, path: KeyPath) -> Any:
 def _single(known: _Known, path: KeyPath, model: type[BaseModel]) -> Entry:
     """A section of its own."""
     main, more = _controls(known, path, model)
-    summary = "" if _at(known.raw, path) is not None else "not in the spec"
+    summary = "" if value_at(known.raw, path) is not None else "not in the spec"
     opened = written(path) in known.opened
     return Entry(path, str(path[-1]).capitalize(), summary, main, more, open=opened, single=True)
 
@@ -450,7 +433,7 @@ def _policies(known: _Known, path: KeyPath) -> Entry:
     """What becomes of values that no attribute lists."""
     offered = (("refuse", "refuse"), ("other", "other"))
     made = tuple(
-        Control((*path, key), said, "choice", _shown(_at(known.raw, (*path, key)), "choice"), offered)
+        Control((*path, key), said, "choice", _shown(value_at(known.raw, (*path, key)), "choice"), offered)
         for key, said in _POLICIES.items()
     )
     opened = written(path) in known.opened
@@ -458,7 +441,7 @@ def _policies(known: _Known, path: KeyPath) -> Entry:
 
 
 def _entry(known: _Known, path: KeyPath, model: type[BaseModel], name: str) -> Entry:
-    held = _at(known.raw, path)
+    held = value_at(known.raw, path)
     held = held if isinstance(held, dict) else {}
     heading = name or str(held.get("name") or f"{str(path[-2]).replace('_', ' ')} {int(path[-1]) + 1}")
     summary = _summary(path, held)
@@ -476,7 +459,7 @@ def _entry(known: _Known, path: KeyPath, model: type[BaseModel], name: str) -> E
 def _summary(path: KeyPath, held: Mapping[str, Any]) -> str:
     """An entry in a few words."""
     if path[0] == "attributes":
-        found = next((key for key in _DOMAINS if key in held), "")
+        found = next((key for key in DOMAINS if key in held), "")
         value = held.get(found)
         told = f"{len(value)} values" if found == "categories" and isinstance(value, list) else _line(value)
         return f"{found.replace('categories', '')} {told}".strip() if found else "to be finished"
@@ -499,7 +482,7 @@ def _line(value: Any) -> str:
 
 def _sort(path: KeyPath) -> str:
     """Which kind of section stands at a path: the name of the list or section that it is of."""
-    of_many = isinstance(path[-1], int) or path[:-1] in _NAMED
+    of_many = isinstance(path[-1], int) or path[:-1] in NAMED
     return str(path[-2] if of_many else path[-1])
 
 
@@ -507,14 +490,14 @@ def _controls(
     known: _Known, path: KeyPath, model: type[BaseModel]
 ) -> tuple[tuple[Control, ...], tuple[Control, ...]]:
     """The controls of a section: those that are looked at first, with what is written, and the others."""
-    held, sort = _at(known.raw, path), _sort(path)
+    held, sort = value_at(known.raw, path), _sort(path)
     held = held if isinstance(held, dict) else {}
     skipped = set(_ELSEWHERE.get(sort, ())) - (held.keys() if sort == "invariant" else set())
     if sort == "attributes":
-        skipped = set(_DOMAINS) - held.keys()
+        skipped = set(DOMAINS) - held.keys()
     elif sort in ("table", "invariant", "earlier") and not known.areas:
         skipped |= {"areas", "level"} - held.keys()
-    first = ("column", *_DOMAINS) if sort == "attributes" else _MAIN.get(sort, ())
+    first = ("column", *DOMAINS) if sort == "attributes" else _MAIN.get(sort, ())
     main, more = [], []
     for key in dict.fromkeys((*first, *model.model_fields)):
         if key in model.model_fields and key not in skipped:
@@ -536,8 +519,8 @@ _FOLDERS = ("release", "follows")
 def _control(known: _Known, path: KeyPath, annotation: Any, value: Any) -> Control:
     """The control that fits the type of a key; where what is written does not fit, the value as TOML."""
     label = str(path[-1]).replace("_", " ")
-    if path[0] == "attributes" and path[-1] in _DOMAINS:
-        kind, model, listed = _DOMAINS[str(path[-1])][1], None, ()
+    if path[0] == "attributes" and path[-1] in DOMAINS:
+        kind, model, listed = DOMAINS[str(path[-1])][1], None, ()
     elif path[-1] in _FOLDERS and not isinstance(value, dict):
         kind, model, listed = "text", None, ()
     else:
@@ -621,8 +604,8 @@ def _shown(value: Any, kind: str) -> str:
 
 def _domain(path: KeyPath, held: Mapping[str, Any]) -> Control:
     """What kind of values an attribute has."""
-    now = next((key for key in _DOMAINS if key in held), "")
-    choices = tuple((key, words) for key, (words, _) in _DOMAINS.items())
+    now = next((key for key in DOMAINS if key in held), "")
+    choices = tuple((key, words) for key, (words, _) in DOMAINS.items())
     return Control(path, "its values are", "choice", now, choices, op="domain")
 
 
@@ -635,7 +618,7 @@ def _asked(known: _Known, path: KeyPath, held: Mapping[str, Any]) -> tuple[Contr
     for name in (*known.attributes, *known.recodes):
         query = "identity" if name in attributes else queries.get(name, "")
         offered = dict(_QUERIES)
-        if _at(known.raw, ("attributes", name, "hierarchy")):
+        if value_at(known.raw, ("attributes", name, "hierarchy")):
             offered["hierarchy"] = "each code of the classification"
         if known.areas:
             offered = {"identity": offered["identity"]}
@@ -650,7 +633,7 @@ def _asked(known: _Known, path: KeyPath, held: Mapping[str, Any]) -> tuple[Contr
 
 def _strip(known: _Known, path: KeyPath, held: Mapping[str, Any]) -> Strip | None:
     """The classes of a recode by edges."""
-    ends = _at(known.raw, ("attributes", str(held.get("of")), "range"))
+    ends = value_at(known.raw, ("attributes", str(held.get("of")), "range"))
     edges = held.get("edges")
     if not (
         isinstance(ends, list)
@@ -671,7 +654,7 @@ _MOST_GROUPED = 500
 
 def _groups(known: _Known, held: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
     """Values of the attribute of a recode, their labels, and the class that its map gives each."""
-    attribute = _at(known.raw, ("attributes", str(held.get("of"))))
+    attribute = value_at(known.raw, ("attributes", str(held.get("of"))))
     if not isinstance(attribute, dict):
         return ()
     if isinstance(attribute.get("codes"), str):
@@ -713,207 +696,3 @@ def map_of(groups: Mapping[str, str]) -> str:
         [("code", "class", "label"), *((c, n, n) for c, n in rows)]
     )
     return out.getvalue()
-
-
-Op = Callable[[str, KeyPath, Any], str]
-
-
-def change(text: str, op: str, path: KeyPath, value: Any) -> str:
-    """The text after a control was used.
-
-    Raises:
-        Mistake: the control holds what cannot be taken, or there is no such control.
-    """
-    if op not in _OPS or not path:
-        raise Mistake("there is no such control")
-    tomllib.loads(text)  # what is no TOML is refused as that
-    try:
-        after = _OPS[op](text, path, value)
-        tomllib.loads(after)
-    except Mistake:
-        raise
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError):
-        raise Mistake("the text has no such place") from None
-    return after
-
-
-def _set(text: str, path: KeyPath, value: Any) -> str:
-    """A key with what its control holds; nothing in it removes the key."""
-    kind, given = value["kind"], value["value"]
-    if kind == "flag":
-        return put(text, path, value=True) if given else _cleared(text, path)
-    if not given.strip():
-        return _cleared(text, path)
-    return _without_rivals(put(text, path, _read(kind, given, _at(tomllib.loads(text), path))), path)
-
-
-_RIVALS = (("edges", "map", "level"), ("sql", "attributes"), ("join", "where", "occurs"))
-"""Keys of which an entry has one: what it began with goes, if it is still empty, when another is filled."""
-
-
-def _without_rivals(text: str, path: KeyPath) -> str:
-    for keys in _RIVALS:
-        for other in keys if path[-1] in keys else ():
-            if other != path[-1] and _at(tomllib.loads(text), (*path[:-1], other)) == []:
-                text = remove(text, (*path[:-1], other))
-    return text
-
-
-def _cleared(text: str, path: KeyPath) -> str:
-    """Without a key, and without what it was alone in, where that means nothing when empty."""
-    text = remove(text, path) if _at(tomllib.loads(text), path) is not None else text
-    above = path[:-1]
-    if (
-        len(above) > 1
-        and above in Layout.of(text).places
-        and _at(tomllib.loads(text), above) == {}
-        and above[:-1] not in _NAMED
-    ):
-        return remove(text, above)
-    return text
-
-
-_WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]*)")
-
-
-def _read(kind: str, given: str, held: Any) -> Any:
-    """What a control holds as a value."""
-    given = given.replace("\r\n", "\n").strip()
-    if kind == "number":
-        try:
-            return int(given) if _WHOLE.fullmatch(given) else float(given)
-        except ValueError:
-            raise Mistake(f"{given!r} is no number") from None
-    if kind in ("names", "numbers"):
-        parts = [part.strip() for part in given.split(",") if part.strip()]
-        return [int(part) if kind == "numbers" and _WHOLE.fullmatch(part) else part for part in parts]
-    if kind == "lines":
-        lines = [line.strip() for line in given.split("\n") if line.strip()]
-        words = isinstance(held, list) and held and isinstance(held[0], str)
-        whole = not words and all(_WHOLE.fullmatch(line) for line in lines)
-        return [int(line) if whole else line for line in lines]
-    if kind == "toml":
-        try:
-            return tomllib.loads(f"value = {given}")["value"]
-        except tomllib.TOMLDecodeError as error:
-            raise Mistake(f'{error}: text stands in quotes, as in "text"') from None
-    return given
-
-
-def _add(text: str, path: KeyPath, value: Any) -> str:
-    name, of = str(value.get("name", "")).strip(), str(value.get("of", ""))
-    raw, new = tomllib.loads(text), dict(_NEW[path])
-    held = _at(raw, path)
-    if "geography" not in raw:
-        new.pop("level", None)
-    if path in _NAMED:
-        if not name or name in (held or {}):
-            raise Mistake("give it a name of its own")
-        return put(text, (*path, name), new | ({"of": of} if "of" in new else {}))
-    if path in (("table",), ("derived",)):
-        if not name:
-            raise Mistake("give it a name: it names the published file")
-        new = {"name": name} | new
-    return put(text, (*path, len(held or [])), new)
-
-
-def _remove(text: str, path: KeyPath, _: Any) -> str:
-    return remove(text, path)
-
-
-def _rename(text: str, path: KeyPath, value: Any) -> str:
-    """Another name of an attribute or a recode, where it is declared and in the keys that name it."""
-    old, new = path[-1], str(value["value"]).strip()
-    if not new or new == old:
-        return text
-    if new in (_at(tomllib.loads(text), path[:-1]) or {}):
-        raise Mistake(f"there is a {new!r} already")
-    text = rename(text, path, new)
-    layout, document = Layout.of(text), tomllib.loads(text)
-    for found in reversed(
-        [p for p in layout.places if p[0] in ("recodes", "table", "invariant", "geography", "bound")]
-    ):
-        listed = any(key in found for key in ("attributes", "totals")) and isinstance(found[-1], int)
-        if (listed or (found[0] == "recodes" and found[-1] == "of")) and _at(document, found) == old:
-            text = put(text, found, new)
-        elif found[-1] == old and found[-2:-1] == ("queries",):
-            text = rename(text, found, new)
-    return text
-
-
-def _choose_domain(text: str, path: KeyPath, value: Any) -> str:
-    """Another kind of values for an attribute: its key is written empty, to be filled."""
-    key = value["value"]
-    if key not in _DOMAINS:
-        return text
-    held = _at(tomllib.loads(text), path)
-    for old in (*_DOMAINS, "todo", "open", "labels", "hierarchy", "outside", "format"):
-        if old in held and old != key:
-            text = remove(text, (*path, old))
-    if key not in held:
-        empty: Any = "" if _DOMAINS[key][1] == "text" else []
-        text = put(text, (*path, key), empty)
-    if key in ("any", "count", "first") and held.get("of") != "unit":
-        text = put(text, (*path, "of"), "unit")
-    return text
-
-
-def _ask(text: str, path: KeyPath, value: Any) -> str:
-    """How a table asks an attribute: not, each value, or by a query."""
-    table, name, query = path[:-2], path[-1], value["value"]
-    held = _at(tomllib.loads(text), table)
-    listed, queries = list(held.get("attributes", [])), held.get("queries", {})
-    if name in queries and query != queries[name]:
-        text = _cleared(text, path)
-    if query == "identity" and name not in listed:
-        text = put(text, (*table, "attributes"), [*listed, name])
-    elif query != "identity":
-        rest = [each for each in listed if each != name]
-        if query:
-            asked = _read("toml", query, None) if query.startswith("{") else query
-            text = put(text, path, asked)
-            if rest != listed:
-                text = (
-                    put(text, (*table, "attributes"), rest) if rest else remove(text, (*table, "attributes"))
-                )
-            elif not rest and "attributes" in held:
-                text = remove(text, (*table, "attributes"))
-        elif rest != listed or not _at(tomllib.loads(text), (*table, "queries")):
-            text = put(text, (*table, "attributes"), rest)
-    return text
-
-
-def _member(text: str, path: KeyPath, value: Any) -> str:
-    """A name in or out of a list."""
-    listed = list(_at(tomllib.loads(text), path) or [])
-    rest = [each for each in listed if each != value["name"]]
-    now = [*rest, value["name"]] if value["value"] else rest
-    return put(text, path, now) if now or path[-1] == "attributes" else _cleared(text, path)
-
-
-def _percent(text: str, path: KeyPath, value: Any) -> str:
-    """A margin as a share of a count: within 5 % where there are 500."""
-    share, count = (_read("number", str(value[name]) or "?", None) for name in ("share", "count"))
-    margin = share * count / 100
-    if not margin > 0:
-        raise Mistake("both must be more than 0")
-    return put(text, path, int(margin) if float(margin).is_integer() else margin)
-
-
-def _edge(text: str, path: KeyPath, value: Any) -> str:
-    """One more edge, or one less where there was one."""
-    edges, at = set(_at(tomllib.loads(text), path) or []), int(value["at"])
-    return put(text, path, sorted(edges ^ {at}))
-
-
-_OPS: Mapping[str, Op] = {
-    "set": _set,
-    "add": _add,
-    "remove": _remove,
-    "rename": _rename,
-    "domain": _choose_domain,
-    "ask": _ask,
-    "member": _member,
-    "percent": _percent,
-    "edge": _edge,
-}

@@ -28,8 +28,9 @@ from ..errors import TabulaeError
 from ..release import Release
 from ..release.folder import REPORT
 from ..report.page import script
+from .change import change
 from .document import SpecText
-from .form import Mistake, change, chapters, map_of
+from .form import Mistake, chapters, map_of
 from .planner import Answer, Planner
 from .reader import read
 from .runs import Job, Run, account_of, create_ledger, place_for, releases_in, unfinished_in
