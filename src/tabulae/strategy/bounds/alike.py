@@ -222,8 +222,7 @@ def _rows(ask: Ask) -> np.ndarray:
     form = ask.form
     if form.grams is not None:
         return math.sqrt(ask.weight) * reduce(np.kron, form.roots)
-    assert form.rows is not None
-    return math.sqrt(ask.weight) * form.rows.reshape(len(form.rows), -1)
+    return math.sqrt(ask.weight) * form.root.reshape(len(form.root), -1)
 
 
 def _independent(rows: np.ndarray) -> np.ndarray:

@@ -13,7 +13,8 @@ is a contraction for contractions U_R, because the spaces of two different R are
 
 the trace taken over the attributes of R alone; for a product it is ``prod_R h (x) Z'HZ``. Where R is one
 attribute and there is room, nothing is traced, which is no lower. No multipliers are searched for: tried are equal
-ones, those of the optimum of what each attribute alone is asked, and some between.
+ones, those of the optimum of what each attribute alone is asked, and some between. Where to decompose each table would
+take long, attributes of one size share multipliers and directions, so that equal tables are decomposed once.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import scipy.linalg as sl
 from ...domain import Table, Workload
 from ..deadline import SECONDS_A_CUBE, check_seconds
 from ..information.residual_basis import Set, subsets
-from ..residual.spaces import Ask, asks_of, solved
+from ..residual.spaces import Ask, TableForm, asks_of, solved
 from .dual import lowered_trace
 
 _CELLS = 2**13  # of a table that is no product; others are left out, which lowers the bound
@@ -44,6 +45,7 @@ _KRYLOV = 2  # directions along the roots, before those where they are largest
 _BESIDE = 1e-7
 _ROUNDING = 1e-9
 _POWERS = (0.0, 0.5, 1.0)  # between equal multipliers and those of the attributes' own spaces
+_LONG = 2.0  # seconds of decompositions beyond which attributes of one size share multipliers
 
 
 def joint_bound(merged: Workload, deadline: float = math.inf) -> float | None:
@@ -55,10 +57,34 @@ def joint_bound(merged: Workload, deadline: float = math.inf) -> float | None:
     if not kept:
         return None
     check_seconds(deadline, joint_seconds(merged), "a bound of these tables together")
+    sizes = merged.domain.shape
     asks = asks_of(Workload(merged.domain, kept))
-    mu = [_own_multipliers(asks, i, n, deadline) for i, n in enumerate(merged.domain.shape)]
-    roots = ([m ** (power / 2) for m in mu] for power in _POWERS)
-    return max(_bound(asks, [s / np.linalg.norm(s) for s in at]) for at in roots) * (1 - _ROUNDING)
+    groups = range(len(sizes))
+    if _decomposing(asks, groups) > _LONG:
+        groups = [sizes.index(n) for n in sizes]
+    check_seconds(deadline, _decomposing(asks, groups), "to decompose what tables ask together")
+    own = [_own_multipliers(asks, i, n, deadline) for i, n in enumerate(sizes)]
+    shared = {
+        g: np.mean([m for m, other in zip(own, groups, strict=True) if other == g], axis=0) for g in groups
+    }
+    roots = ({g: m ** (power / 2) for g, m in shared.items()} for power in _POWERS)
+    bounds = (_bound(asks, groups, {g: s / np.linalg.norm(s) for g, s in at.items()}) for at in roots)
+    return max(bounds) * (1 - _ROUNDING)
+
+
+def _decomposing(asks: Sequence[Ask], groups: Sequence[int]) -> float:
+    """What the decompositions of all different tables take of a core, in seconds."""
+    work = 0.0
+    for form, _ in {_key(ask, groups) for ask in asks}:
+        if form.rows is not None:
+            rows, *sizes = form.root.shape
+            work += 1.5 * rows**3 + rows**2 * math.prod(sizes) / 4
+    return len(_POWERS) * SECONDS_A_CUBE * work
+
+
+def _key(ask: Ask, groups: Sequence[int]) -> tuple[TableForm, Set]:
+    """Equal for tables that are decomposed alike: what is asked, of attributes of which groups."""
+    return ask.form, tuple(groups[i] for i in ask.crossed)
 
 
 def joint_seconds(merged: Workload) -> float:
@@ -95,9 +121,8 @@ def _own_multipliers(asks: Sequence[Ask], i: int, n: int, deadline: float) -> np
             others = math.prod(float(V.mean()) for p, V in enumerate(form.grams) if p != q)
             rows.append(math.sqrt(ask.weight * max(others, 0.0)) * form.roots[q])
         else:
-            assert form.rows is not None
             axes = tuple(p + 1 for p in range(len(ask.crossed)) if p != q)
-            rows.append(math.sqrt(ask.weight) * form.rows.mean(axis=axes))
+            rows.append(math.sqrt(ask.weight) * form.root.mean(axis=axes))
     F = np.concatenate(rows)
     F = F - F.mean(axis=1, keepdims=True)
     if np.abs(F).max(initial=0.0) <= _BESIDE:
@@ -113,26 +138,21 @@ class _Root:
     wrong: float
 
 
-def _root(ask: Ask, roots: Sequence[np.ndarray]) -> list[tuple[Set, _Root]]:
-    """The matrices of a table: one an attribute for a product, else one."""
-    form = ask.form
+def _roots(form: TableForm, at: Sequence[np.ndarray]) -> list[_Root]:
+    """The matrices of a table with roots ``at`` of its attributes: one an attribute for a product, else one."""
     if form.grams is not None:
-        return [
-            ((i,), _of_gram(V * roots[i] * roots[i][:, None], (len(V),)))
-            for i, V in zip(ask.crossed, form.grams, strict=True)
-        ]
-    assert form.rows is not None
-    scale = reduce(np.multiply.outer, [roots[i] for i in ask.crossed])
-    M = (form.rows * scale).reshape(len(form.rows), -1)
-    shape = form.rows.shape[1:]
-    if len(M) > M.shape[1]:
-        return [(ask.crossed, _of_gram(M.T @ M, shape))]
+        return [_of_gram(V * s * s[:, None], (len(V),)) for V, s in zip(form.grams, at, strict=True)]
+    scale = reduce(np.multiply.outer, at)
+    M = (form.root * scale).reshape(len(form.root), -1)
+    shape = form.root.shape[1:]
+    if len(M) == M.shape[1]:
+        return [_of_gram(M.T @ M, shape)]
     values, vectors = sl.eigh(M @ M.T, check_finite=False)
     kept = values > _DEPENDENT * values[-1]
     half = vectors[:, kept] / np.sqrt(values[kept])
     wrong = float(np.linalg.norm(half.T @ (M @ M.T) @ half - np.eye(half.shape[1])))
     F = (vectors[:, kept] / values[kept] ** 0.25).T @ M
-    return [(ask.crossed, _Root(F.reshape(-1, *shape), wrong))]
+    return [_Root(F.reshape(-1, *shape), wrong)]
 
 
 def _of_gram(V: np.ndarray, shape: tuple[int, ...]) -> _Root:
@@ -145,7 +165,7 @@ def _of_gram(V: np.ndarray, shape: tuple[int, ...]) -> _Root:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """``K_R`` of one matrix for every set R of its attributes, (m, m) over the directions of the others.
+    """``K_R`` of one matrix for every set R of places of its attributes, (m, m) over the directions of the others.
 
     ``whole`` is the same for one attribute in R, not traced: over what is beside its directions, and the others'.
     """
@@ -156,17 +176,18 @@ class _Pieces:
     wrong: float
 
     @classmethod
-    def of(cls, attributes: Set, root: _Root, spaces: Sequence[_Space]) -> _Pieces:
+    def of(cls, root: _Root, spaces: Sequence[_Space]) -> _Pieces:
         trace = float(np.square(root.F).sum())
         traced: dict[Set, np.ndarray] = {}
         whole: dict[Set, np.ndarray] = {}
-        for R in subsets(attributes):
+        places = tuple(range(len(spaces)))
+        for R in subsets(places):
             X = root.F
-            for axis, i in enumerate(attributes, 1):
-                side = spaces[i].beside if i in R else spaces[i].Z
-                X = np.moveaxis(np.tensordot(X, side, axes=(axis, 0)), -1, axis)
-            last = [axis for axis, i in enumerate(attributes, 1) if i not in R]
-            summed = [axis for axis, i in enumerate(attributes, 1) if i in R]
+            for q, space in enumerate(spaces):
+                side = space.beside if q in R else space.Z
+                X = np.moveaxis(np.tensordot(X, side, axes=(q + 1, 0)), -1, q + 1)
+            last = [q + 1 for q in places if q not in R]
+            summed = [q + 1 for q in R]
             order = (math.prod(X.shape[a] for a in group) for group in ((0, *summed), last))
             flat = X.transpose(0, *summed, *last).reshape(*order)
             traced[R] = flat.T @ flat
@@ -174,7 +195,7 @@ class _Pieces:
                 flat = X.reshape(len(X), math.prod(X.shape[1:]))
                 whole[R] = flat.T @ flat if flat.shape[1] <= _COLUMNS else np.zeros((0, 0))
         error = _TRUST * trace
-        traced[attributes] = np.maximum(traced[attributes] - 2 * error, 0.0)
+        traced[places] = np.maximum(traced[places] - 2 * error, 0.0)
         return cls(traced, whole, error, root.wrong)
 
 
@@ -184,6 +205,10 @@ class _Space:
 
     Z: np.ndarray
     beside: np.ndarray
+
+
+_Held = tuple[Ask, list[tuple[Set, _Pieces]]]
+"""A table, and of each of its matrices the attributes and the pieces."""
 
 
 @dataclass(frozen=True)
@@ -201,33 +226,37 @@ class _Part:
             yield tuple((i, a) for i, a in zip(self.axes, at, strict=True) if a)
 
 
-def _bound(asks: Sequence[Ask], roots: Sequence[np.ndarray]) -> float:
-    """The bound at given multipliers, their roots unit vectors."""
-    known: dict[object, list[tuple[Set, _Root]]] = {}
-    tables = []
-    for ask in asks:
-        key = ask.form, ask.crossed
-        if key not in known:
-            known[key] = _root(ask, roots)
-        tables.append((ask, key))
-    spaces = _spaces(asks, list(known.values()), roots)
+def _bound(asks: Sequence[Ask], groups: Sequence[int], at: Mapping[int, np.ndarray]) -> float:
+    """The bound at given multipliers, their roots unit vectors, one a group of attributes."""
+    keys = [_key(ask, groups) for ask in asks]
+    roots = {key: _roots(key[0], [at[g] for g in key[1]]) for key in dict.fromkeys(keys)}
+    most = _most_directions({R for ask in asks for R in subsets(ask.crossed)}, [len(at[g]) for g in groups])
+    by_group = _spaces(roots, at, most)
+    spaces = [by_group[g] for g in groups]
     pieces = {
-        key: [(own, _Pieces.of(own, root, spaces)) for own, root in matrices]
-        for key, matrices in known.items()
+        key: [
+            _Pieces.of(root, [by_group[g] for g in own])
+            for own, root in zip(_split(*key), found, strict=True)
+        ]
+        for key, found in roots.items()
     }
-    holders: dict[Set, list[tuple[Ask, object]]] = {}
-    for ask, key in tables:
+    holders: dict[Set, list[_Held]] = {}
+    for ask, key in zip(asks, keys, strict=True):
         for R in subsets(ask.crossed):
-            holders.setdefault(R, []).append((ask, key))
-    total = sum(_nuclear(R, [(ask, pieces[key]) for ask, key in held], spaces) for R, held in holders.items())
-    wrong = max((p.wrong for matrices in pieces.values() for _, p in matrices), default=0.0)
+            matrices = list(zip(_split(ask.form, ask.crossed), pieces[key], strict=True))
+            holders.setdefault(R, []).append((ask, matrices))
+    total = sum(_nuclear(R, held, spaces) for R, held in holders.items())
+    wrong = max((p.wrong for matrices in pieces.values() for p in matrices), default=0.0)
     longest = max(len(matrices) for matrices in pieces.values())
     return (total / (1 + wrong) ** (longest / 2)) ** 2
 
 
-def _nuclear(
-    R: Set, held: Sequence[tuple[Ask, list[tuple[Set, _Pieces]]]], spaces: Sequence[_Space]
-) -> float:
+def _split(form: TableForm, attributes: Set) -> list[Set]:
+    """Which of a table's attributes each of its matrices is over."""
+    return [(i,) for i in attributes] if form.grams is not None else [attributes]
+
+
+def _nuclear(R: Set, held: Sequence[_Held], spaces: Sequence[_Space]) -> float:
     """The nuclear norm of a stack, rounded down, from its Gram matrix over the columns that any part has.
 
     Of one attribute it is not traced where there is room.
@@ -254,13 +283,13 @@ def _part(
 ) -> _Part:
     K, axes, relative, size = np.ones((1, 1)), [], 0.0, 1.0
     for own, pieces in matrices:
-        inside = tuple(i for i in own if i in R)
+        inside = tuple(q for q, i in enumerate(own) if i in R)
         kept = whole and bool(inside)
         piece = pieces.whole[inside] if kept else pieces.traced[inside]
         K = np.kron(K, piece)
         axes += [i for i in own if kept or i not in R]
         if kept or len(inside) < len(own):  # what is traced over all attributes is lowered already
-            spread = 1 if kept else math.prod(spaces[i].beside.shape[1] for i in inside)
+            spread = 1 if kept else math.prod(spaces[own[q]].beside.shape[1] for q in inside)
             error = pieces.error * math.sqrt(spread)
             norm = max(float(np.linalg.norm(piece)), error)
             relative += error / norm if norm else 0.0
@@ -272,36 +301,35 @@ def _part(
 
 
 def _spaces(
-    asks: Sequence[Ask], matrices: Sequence[list[tuple[Set, _Root]]], roots: Sequence[np.ndarray]
-) -> list[_Space]:
-    """Directions of each attribute, as many as leave no stack too large: t, and where roots are largest beside."""
-    sizes = [(len(s), len(s)) for s in roots]
-    onto, own = [np.zeros(n) for n in sizes], [np.zeros(n) for n in sizes]
-    for attributes, root in (pair for pairs in matrices for pair in pairs):
-        for axis, i in enumerate(attributes, 1):
-            X = np.moveaxis(root.F, axis, -1).reshape(-1, root.F.shape[axis])
-            own[i] += X.T @ X
-            X = root.F
-            for other in reversed([a for a in range(1, X.ndim) if a != axis]):
-                X = np.tensordot(X, roots[attributes[other - 1]], axes=(other, 0))
-            onto[i] += X.T @ X
-    bases = []
-    for H, t_side, s in zip(own, onto, roots, strict=True):
-        first = s[:, None]
-        for _ in range(min(_KRYLOV, len(s) - 1)):
-            past = np.linalg.qr(first, mode="complete").Q[:, first.shape[1] :]
-            along = past.T @ (t_side @ first[:, -1])
-            if np.linalg.norm(along) <= _BESIDE * np.linalg.norm(t_side):
-                break
-            first = np.column_stack([first, past @ (along / np.linalg.norm(along))])
+    tables: Mapping[tuple[TableForm, Set], list[_Root]], at: Mapping[int, np.ndarray], most: int
+) -> dict[int, _Space]:
+    """``most`` directions of the attributes of each group: t, and where roots are largest beside."""
+    sizes = {g: (len(s), len(s)) for g, s in at.items()}
+    onto, own = ({g: np.zeros(n) for g, n in sizes.items()} for _ in range(2))
+    for key, found in tables.items():
+        for attributes, root in zip(_split(*key), found, strict=True):
+            for axis, g in enumerate(attributes, 1):
+                X = np.moveaxis(root.F, axis, -1).reshape(-1, root.F.shape[axis])
+                own[g] += X.T @ X
+                X = root.F
+                for other in reversed([a for a in range(1, X.ndim) if a != axis]):
+                    X = np.tensordot(X, at[attributes[other - 1]], axes=(other, 0))
+                onto[g] += X.T @ X
+    return {g: _space(own[g], onto[g], s, most) for g, s in at.items()}
+
+
+def _space(H: np.ndarray, t_side: np.ndarray, s: np.ndarray, most: int) -> _Space:
+    first = s[:, None]
+    for _ in range(min(_KRYLOV, len(s) - 1)):
         past = np.linalg.qr(first, mode="complete").Q[:, first.shape[1] :]
-        rest = past @ sl.eigh(past.T @ H @ past)[1][:, ::-1] if past.size else past
-        bases.append(np.column_stack([first[:, 1:], rest]))
-    most = _most_directions({R for ask in asks for R in subsets(ask.crossed)}, [len(s) for s in roots])
-    return [
-        _Space(np.column_stack([s, B[:, : most - 1]]), B[:, most - 1 :])
-        for s, B in zip(roots, bases, strict=True)
-    ]
+        along = past.T @ (t_side @ first[:, -1])
+        if np.linalg.norm(along) <= _BESIDE * np.linalg.norm(t_side):
+            break
+        first = np.column_stack([first, past @ (along / np.linalg.norm(along))])
+    past = np.linalg.qr(first, mode="complete").Q[:, first.shape[1] :]
+    rest = past @ sl.eigh(past.T @ H @ past)[1][:, ::-1] if past.size else past
+    B = np.column_stack([first[:, 1:], rest])
+    return _Space(np.column_stack([s, B[:, : most - 1]]), B[:, most - 1 :])
 
 
 def _most_directions(sets: set[Set], sizes: Sequence[int]) -> int:

@@ -108,32 +108,33 @@ class ObliqueInformation:
 
     def _needed(self, table: _Table) -> list[Set]:
         """The sets that a table has a part in; NotEstimable where one is not measured, or not all that is asked."""
-        key = "needed", table.key, self._view(table)
-        if key not in self._known:
-            needed = []
-            for s in subsets(table.crossed):
-                size = table.size(s)
-                if size <= _NOTHING * table.size(None):
-                    continue
-                space = self._spaces[self._block[s]] if s in self._block else None
-                if space is None or not (space.complete or table.spanned(s, space)):
+        needed: set[Set] = set()
+        for s in subsets(table.crossed):
+            space = self._spaces[self._block[s]] if s in self._block else None
+            key = "needed", table.key, self._places(table, s), -1 if space is None else space.number
+            if key not in self._known:
+                self._known[key] = table.size(s) > _NOTHING * table.size(None)
+                if self._known[key] and (space is None or not (space.complete or table.spanned(s, space))):
                     raise refuse_not_estimable()
-                needed.append(tuple(table.crossed.index(i) for i in s))
-                needed += [tuple(table.crossed.index(i) for i in r) for r in self._leans[self._block[s]]]
-            self._known[key] = sorted(set(needed))
-        return [tuple(table.crossed[q] for q in places) for places in self._known[key]]
+            if self._known[key]:
+                needed |= {s, *self._leans[self._block[s]]}
+        return sorted(needed)
 
-    def _view(self, table: _Table) -> Hashable:
-        """Which spaces the table's attributes are measured by: equal ones give equal coefficients."""
-        spaces = (
-            self._spaces[self._block[s]].number if s in self._block else -1 for s in subsets(table.crossed)
-        )
-        return tuple(self._axes[i].number for i in table.crossed), tuple(spaces)
+    def _places(self, table: _Table, s: Set) -> Hashable:
+        """Where a table has a set, and how its attributes are cut."""
+        places = tuple(table.crossed.index(i) for i in s)
+        return places, tuple(self._axes[i].number for i in table.crossed)
+
+    def _view(self, table: _Table, s: Set) -> Hashable:
+        """Which spaces a set of a table and those that lean on it are measured by: equal ones, equal coefficients."""
+        above = ((r, self._block[r]) for r in subsets(table.crossed) if r in self._block and set(s) < set(r))
+        leaning = tuple(self._view(table, r) for r, b in above if s in self._leans[b])
+        return self._places(table, s), self._spaces[self._block[s]].number, leaning
 
     def _statistics(self, table: _Table, s: Set, *, squares: bool = False) -> np.ndarray:
         """Moments of the coefficients on set S, (5, m); of ``squares`` alone the first."""
         space = self._spaces[self._block[s]]
-        key = "moments", table.key, self._view(table), tuple(table.crossed.index(i) for i in s), squares
+        key = "moments", table.key, self._view(table, s), squares
         if key not in self._known:
             if self._leant_on(table, s):
                 found = np.concatenate(
@@ -151,7 +152,7 @@ class ObliqueInformation:
     def _sum(self, table: _Table, s: Set) -> float:
         """``sum z^2`` over all rows and coefficients on set S."""
         space = self._spaces[self._block[s]]
-        key = "sum", table.key, self._view(table), tuple(table.crossed.index(i) for i in s)
+        key = "sum", table.key, self._view(table, s)
         if key not in self._known:
             if self._leant_on(table, s):
                 found = sum(

@@ -28,6 +28,7 @@ from .residual_basis import Set
 
 _RANK = 1e-9  # singular values below this share of the largest are rounding
 _ANNULLED = 1e-7  # of a unit row times a_i, before it counts as no zero
+_SAME = 1e-11  # of a's largest entry: a difference that is only rounding
 _APART = 1e-6  # share of the total that must lie beside what is asked
 _NOTHING = 1e-18  # of a matrix's squared norm: a part that is only rounding
 _OUTSIDE = 1e-10  # of a part's squared norm that may lie outside what is measured, by rounding
@@ -43,8 +44,7 @@ class ObliqueAxis:
 
     def cells(self, query: LinearOperator) -> LinearOperator:
         """A query over the merged cells; NotEstimable where it tells more apart."""
-        check_constant(query, self.partition.classes)
-        return merged_factor(query, self.partition)
+        return _over_cells(query, self.partition)
 
     def totals(self, query: LinearOperator) -> np.ndarray:
         """``W a``, (m,)."""
@@ -56,6 +56,12 @@ class ObliqueAxis:
         shape = [1] * columns.ndim
         shape[place] = len(self.cut)
         return columns - self.cut.reshape(shape) * summed
+
+
+@lru_cache(maxsize=1024)
+def _over_cells(query: LinearOperator, partition: Partition) -> LinearOperator:
+    check_constant(query, partition.classes)
+    return merged_factor(query, partition)
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,24 +328,38 @@ def _axes(
 ) -> tuple[ObliqueAxis, ...] | None:
     """a of every attribute; None where for one of them what is asked includes the total."""
     asked: list[dict[Hashable, np.ndarray]] = [{} for _ in merges]
+    along: dict[Hashable, np.ndarray] = {}
     for s, matrices in zip(sets, rows, strict=True):
         sizes = [merges[i].shape[0] for i in s]
         for place, i in enumerate(s):
             if len(matrices) == len(s):
                 asked[i].setdefault(id(matrices[place]), matrices[place])
             else:
-                asked[i].setdefault((id(matrices[0]), place), _along(matrices[0], sizes, place))
+                key = id(matrices[0]), place
+                if key not in along:
+                    along[key] = _along(matrices[0], sizes, place)
+                asked[i][key] = along[key]
     axes, numbers = [], {}
     cuts: dict[Hashable, np.ndarray | None] = {}
     for merge, some in zip(merges, asked, strict=True):
         key = merge.shape[0], frozenset(some)
         if key not in cuts:
-            cuts[key] = _cut(merge.shape[0], list(some.values()))
+            cut = _cut(merge.shape[0], list(some.values()))
+            # Attributes whose blocks differ may yet have one a: what is computed of one then serves all.
+            cuts[key] = next((c for c in cuts.values() if cut is not None and _is_same(c, cut)), cut)
         cut = cuts[key]
         if cut is None:
             return None
-        axes.append(ObliqueAxis(merge, cut, numbers.setdefault((key, merge), len(numbers))))
+        axes.append(ObliqueAxis(merge, cut, numbers.setdefault((id(cut), merge), len(numbers))))
     return tuple(axes)
+
+
+def _is_same(known: np.ndarray | None, cut: np.ndarray) -> bool:
+    return (
+        known is not None
+        and known.shape == cut.shape
+        and float(np.abs(known - cut).max()) <= _SAME * float(np.abs(cut).max())
+    )
 
 
 def _along(matrix: np.ndarray, sizes: Sequence[int], place: int) -> np.ndarray:

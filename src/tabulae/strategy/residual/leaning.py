@@ -487,8 +487,7 @@ class Leanings:
 def _explicit(part: Part) -> np.ndarray:
     """The rows of one table, (m, n_1, .., n_k); for a product others with the same Gram matrix."""
     if part.form.grams is None:
-        assert part.form.rows is not None
-        return part.form.rows
+        return part.form.root
     roots = part.form.roots
     return reduce(np.kron, roots).reshape(-1, *(root.shape[1] for root in roots))
 

@@ -352,9 +352,13 @@ class _Ladder:
         K = np.rint(np.ldexp(self._real, bits))
         if not np.abs(np.diagonal(K)).all():
             return None
-        if np.abs(K).max() * np.abs(self._rows).sum(axis=0).max() >= 2**62:
+        largest = np.abs(K).max() * np.abs(self._rows).sum(axis=0).max()
+        if largest >= 2**62:
             return None
-        matrix = K.astype(np.int64) @ self._rows
+        if largest < 2**53:  # exact in floating point too, where products are faster
+            matrix = (K @ self._rows.astype(float)).astype(np.int64)
+        else:
+            matrix = K.astype(np.int64) @ self._rows
         largest = float(np.square(matrix.astype(float)).sum(axis=0).max())
         asked = sl.solve_triangular(K[:, : len(K)].T, self._asked.T, lower=True, check_finite=False)
         return Measured(Dense(matrix), bits, largest, float(np.square(asked).sum()))

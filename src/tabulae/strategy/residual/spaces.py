@@ -57,7 +57,7 @@ EXPLICIT = 1024
 WIDEST = 512
 """Most cells of an attribute whose a is searched for."""
 
-_ROWS = 1024  # most rows of a set with more cells than ``EXPLICIT``
+_ROWS = 2500  # most rows of a set with more cells than ``EXPLICIT``
 _ENTRIES = 2**23  # of the rows of one set together
 _KINDS = 1000  # different sets that are solved one by one
 _DEPENDENT = 1e-11  # eigenvalues of F D F' below this share of the largest are zero
@@ -89,6 +89,15 @@ class TableForm:
         """F_i with ``F_i'F_i = V_i``."""
         assert self.grams is not None
         return tuple(_root(V) for V in self.grams)
+
+    @cached_property
+    def root(self) -> np.ndarray:
+        """Rows (r, n_1, .., n_k) with the Gram matrix of ``rows``, no more than there are combinations of cells."""
+        assert self.rows is not None
+        m, *sizes = self.rows.shape
+        if m <= math.prod(sizes):
+            return self.rows
+        return np.asarray(np.linalg.qr(self.rows.reshape(m, -1), mode="r")).reshape(-1, *sizes)
 
 
 def _root(V: np.ndarray) -> np.ndarray:
@@ -430,7 +439,7 @@ def _side(x: np.ndarray, *, mirrored: bool) -> np.ndarray:
 
 def _row_count(part: Part) -> int:
     if part.form.rows is not None:
-        return len(part.form.rows)
+        return len(part.form.root)
     assert part.form.grams is not None
     return math.prod(len(part.form.grams[q]) for q in part.inside)
 
@@ -457,16 +466,14 @@ def rows_of(part: Part, kind: SetKind, a: Sequence[np.ndarray]) -> np.ndarray:
             F, cut = part.form.roots[q], a[part.colours[q]]
             factors.append(F - np.outer(F @ cut, np.ones(len(cut))))
         return root * reduce(np.kron, factors, np.ones((1, 1))).reshape(-1, cells)
-    assert part.form.rows is not None
     rows = cut_rows(part, a, None).reshape(-1, cells)
-    largest = np.abs(part.form.rows).max()
+    largest = np.abs(part.form.root).max()
     return math.sqrt(part.weight) * np.where(np.abs(rows) > _ROUNDING * largest, rows, 0.0)
 
 
 def cut_rows(part: Part, a: Sequence[np.ndarray], left: int | None) -> np.ndarray:
     """The rows with P on the attributes of S and a on the others, all but the attribute ``left``."""
-    rows = part.form.rows
-    assert rows is not None
+    rows = part.form.root
     for q, place in reversed(list(enumerate(part.places))):
         if q == left:
             continue
@@ -541,8 +548,7 @@ def _gram_slopes(part: Part, half: np.ndarray, sizes: Sequence[int], a: Sequence
 
 def _row_slopes(part: Part, half: np.ndarray, a: Sequence[np.ndarray]):
     """Of explicit rows: ``w^2 <F E, dF>``."""
-    rows = part.form.rows
-    assert rows is not None
+    rows = part.form.root
     sizes = [n for n, place in zip(rows.shape[1:], part.places, strict=True) if place is not None]
     F = cut_rows(part, a, None).reshape(len(rows), -1)
     FE = ((F @ half.T) @ half).reshape(len(rows), *sizes)
