@@ -358,14 +358,14 @@ class Table:
         terms = self.over(domain).terms
         if len(terms) == 1:  # what an attribute is not asked adds up all of its cells
             return not all(np.any(factor.column_norms(2)) for factor in terms[0].factors.values())
-        products = [term.over(domain) for term in terms]
         draw = np.random.default_rng(0)
-        vectors = [draw.uniform(1, 2, attribute.size) for attribute in domain.attributes]
+        vectors = {name: draw.uniform(1, 2, domain[name].size) for name in self.attributes}
         total, size = np.zeros(1), 0.0
-        for term, factors in zip(terms, products, strict=True):
+        for term in terms:
             part = np.full(1, float(term.coefficient))
-            for factor, vector in zip(factors, vectors, strict=True):
-                part = np.multiply.outer(part, factor @ vector).ravel()
+            for name, vector in vectors.items():
+                factor = term.factors.get(name)
+                part = np.multiply.outer(part, vector.sum() if factor is None else factor @ vector).ravel()
             total, size = total + part, max(size, float(np.abs(part).max()))
         return bool(np.abs(total).max() <= 1e-12 * size)
 
