@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.duchy import plots, write_plots
+from tests.passages import replaced
 from typer.testing import CliRunner
 
 import tabulae as tb
@@ -25,9 +26,7 @@ def _text(old: str, new: str) -> Callable[[Path], None]:
     """A spec with one passage written differently."""
 
     def change(spec: Path) -> None:
-        text = spec.read_text()
-        assert old in text
-        spec.write_text(text.replace(old, new, 1))
+        spec.write_text(replaced(spec.read_text(), (old, new), most=1))
 
     return change
 

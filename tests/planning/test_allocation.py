@@ -10,6 +10,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from tests.duchy import duchy
+from tests.passages import replaced
 from tests.planning.test_area_shares import BLOCKS, SMALL, budgets_of, rows_of
 from tests.planning.test_geography_plan import dense_errors
 
@@ -44,10 +45,7 @@ def small(
     (folder / "spine.csv").write_text(blocks)
     text = automatic(SMALL, queries=queries).replace("BUDGET", "1").replace("TOTAL", total)
     text = text.replace("SEXES", "")
-    for old, new in changes:
-        assert old in text, old
-        text = text.replace(old, new, 1)
-    return Spec.from_text(text, folder)
+    return Spec.from_text(replaced(text, *changes, most=1), folder)
 
 
 def weighted(plan: GeographyPlan, weights: dict[str, float]) -> float:

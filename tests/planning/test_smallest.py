@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.guild import write_guild
+from tests.passages import replaced
 
 import tabulae as tb
 from tabulae.products.groups.plan import DetailedPlan, plan_detailed
@@ -48,10 +49,7 @@ AIMS = [
 def planned(budget: str, sex: str, ages: str, *changes: tuple[str, str]) -> tuple[Plan, Smallest]:
     """A plan of tables and what it says of its targets."""
     text = TABLES.replace("BUDGET", budget).replace("SEX }", f"{sex} }}").replace("AGES", ages)
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    plan = plan_tables(Spec.from_text(text))
+    plan = plan_tables(Spec.from_text(replaced(text, *changes)))
     assert plan.smallest is not None
     return plan, plan.smallest
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.passages import replaced
 
 import tabulae as tb
 from tabulae.products.tables.plan import Plan
@@ -37,10 +38,7 @@ AGES
 
 def _plan(races: str = "", ages: str = "", *changes: tuple[str, str]) -> Plan:
     text = SPEC.replace("RACES", races).replace("AGES", ages)
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    made = tb.plan(Spec.from_text(text, Path.cwd()))
+    made = tb.plan(Spec.from_text(replaced(text, *changes), Path.cwd()))
     assert isinstance(made, Plan)
     return made
 

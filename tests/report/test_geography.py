@@ -145,13 +145,11 @@ def test_names_are_escaped_wherever_they_stand(tmp_path: Path) -> None:
         row["market"] = row["market"].replace("M1", HOSTILE)
         row["duchy"] = HOSTILE
     write_plots(tmp_path / "plots.csv", [{k: _quoted(v) for k, v in row.items()} for row in rows])
-    text = spec.read_text()
-    for old, new in (
+    changed(
+        spec,
         ('title = "Duchy"', f"title = '{HOSTILE}'"),
         ('reason = "the duke counts heads"', f"reason = '{HOSTILE}'"),
-    ):
-        text = text.replace(old, new)
-    spec.write_text(text)
+    )
     release = tb.run(spec, tmp_path / "release")
     page = (release.path / "report.html").read_text()
     assert HOSTILE not in page

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.passages import replaced
 
 import tabulae as tb
 from tabulae.errors import SpecError
@@ -15,11 +16,7 @@ _BESIDE = ("area_type", "estimate", "gls_estimate", "std_error", "ci_low", "ci_h
 
 def hold(spec: Path, entry: str, *changes: tuple[str, str]) -> Path:
     """Add an entry to a spec, and change passages of it."""
-    text = spec.read_text()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    spec.write_text(text + entry)
+    spec.write_text(replaced(spec.read_text(), *changes) + entry)
     return spec
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.passages import replaced
 from tests.spec.states import State, write_state
 
 from tabulae.errors import Problem, SpecError
@@ -64,11 +65,7 @@ class Desk:
 
     def changed(self, *passages: tuple[str, str]) -> str:
         """``good`` with passages replaced."""
-        text = self.good
-        for old, new in passages:
-            assert old in text
-            text = text.replace(old, new, 1)
-        return text
+        return replaced(self.good, *passages, most=1)
 
     def problems(self, text: str) -> list[Problem]:
         """Every mistake of a document that has some."""

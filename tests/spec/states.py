@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.passages import replaced
 
 from tabulae.errors import Problem, SpecError
 from tabulae.products.areas.spec.section import Geography
@@ -101,11 +102,7 @@ class State:
 
     def changed(self, *passages: tuple[str, str]) -> str:
         """The spec with passages replaced."""
-        text = self.text
-        for old, new in passages:
-            assert old in text, old
-            text = text.replace(old, new, 1)
-        return text
+        return replaced(self.text, *passages, most=1)
 
     def geography(self, *passages: tuple[str, str]) -> Geography:
         """What a spec without a mistake has under [geography]."""

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.guild import GROUPS, MEMBERS, people
 from tests.membership import groups_of
-from tests.passages import changed
+from tests.passages import changed, replaced
 
 import tabulae as tb
 from tabulae.errors import SpecError, Unsupported
@@ -27,10 +27,7 @@ def _detailed(spec: Spec) -> Detailed:
 
 def _told(guild: Path, *changes: tuple[str, str]) -> list[str]:
     """Every mistake of the document with some passages changed."""
-    text = guild.read_text()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
+    text = replaced(guild.read_text(), *changes)
     with pytest.raises(SpecError) as caught:
         Spec.from_text(text, guild.parent)
     return [str(problem) for problem in caught.value.problems]

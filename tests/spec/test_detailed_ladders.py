@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.guild import counted, people, write_guild
+from tests.passages import replaced
 
 import tabulae as tb
 from tabulae.errors import SpecError
@@ -27,10 +28,7 @@ LOSS = "7/4"
 def _two(guild: Path, *changes: tuple[str, str]) -> str:
     text = guild.read_text().split("[[detailed.level]]")[0].replace(ONE, TWO)
     text += "\n".join(LEVEL.format(*level) for level in LEVELS)
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    return text
+    return replaced(text, *changes)
 
 
 def test_the_budgets_of_both_ladders_add_up(guild: Path) -> None:
