@@ -86,3 +86,21 @@ def test_pairs_of_different_sizes_have_a_certificate(sizes: tuple[int, ...]) -> 
     best = tb.select(workload, method="residual")
     assert best.certificate is not None
     assert best.certificate <= 0.15
+
+
+def test_attributes_of_one_size_share_multipliers_where_that_saves_much() -> None:
+    """Equal tables are then decomposed once; the bound stays below the optimum, and is hardly lower."""
+    draw = np.random.default_rng(1)
+    one, two = (tb.Dense((draw.random((3 * n, n)) < 0.4).astype(int)) for n in (3, 9))
+    merged, _ = workloads.up_to_pairs([one] * 4, lambda *_: two).merge()
+    apart = joint_bound(merged)
+    decomposed: list[int] = []
+    plain = joint._of_gram
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint, "_LONG", 0.0)
+        patch.setattr(joint, "_of_gram", lambda V, shape: decomposed.append(len(V)) or plain(V, shape))
+        shared = joint_bound(merged)
+    assert decomposed.count(9) == len(joint._POWERS)  # six pairs
+    assert apart is not None
+    assert shared is not None
+    assert 0.99 * apart < shared <= opt0_gaussian(explicit_gram(merged), tolerance=1e-6).loss

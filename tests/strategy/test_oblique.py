@@ -22,6 +22,7 @@ from tabulae.strategy import describe_strategy, read_strategy, strategy_digest
 from tabulae.strategy.bounds.lower import unit_bound
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
+from tabulae.strategy.information import oblique as oblique_information
 from tabulae.strategy.information.routes import information
 from tabulae.strategy.methods import Settings
 from tabulae.strategy.residual import spaces as spaces_of
@@ -188,6 +189,31 @@ def test_where_all_sets_differ_attributes_of_one_size_share_one_cut(monkeypatch:
     # Where little would be saved each keeps a cut of its own.
     few = up_to_pairs([one] * 3, lambda *_: two).merge()[0]
     assert len(Spaces(few, GAUSSIAN).sizes) == 3
+
+
+def test_attributes_of_one_cut_share_what_is_computed_of_their_tables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pairs that differ in their attributes' own blocks alone: scored as by dense matrices, written once."""
+    draw = np.random.default_rng(1)
+    one, two = (Dense((draw.random((2 * n, n)) < 0.4).astype(int)) for n in (3, 9))
+    workload = up_to_pairs([one] * 4, lambda *_: two)
+    monkeypatch.setattr(spaces_of, "_WORK", 1.0)
+    monkeypatch.setattr(spaces_of, "_WORTH", 1.0)
+    strategy = own(workload, "replace")  # nothing leans, which would move the cuts apart
+    written: list[tuple[int, ...]] = []
+    plain = oblique_information._Table.rows
+
+    def rows(
+        self: oblique_information._Table, s: tuple[int, ...], *rest: object, **more: object
+    ) -> np.ndarray:
+        written.append(s)
+        return plain(self, s, *rest, **more)
+
+    monkeypatch.setattr(oblique_information._Table, "rows", rows)
+    found = unit_rmse(strategy, workload, "replace")
+    assert len({s for s in written if len(s) == 2}) == 1
+    assert found == pytest.approx(dense_rmse(strategy, workload, "replace"), rel=1e-6)
 
 
 def test_what_is_proven_good_enough_does_not_lean(monkeypatch: pytest.MonkeyPatch) -> None:
