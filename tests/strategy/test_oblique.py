@@ -135,8 +135,9 @@ def test_what_is_not_measured_is_refused() -> None:
         tb.Table("a by c", {"a": tb.Identity(4), "c": tb.Identity(2)}),
         tb.Table.joint("apart", ("a", "b"), at_most_apart(4, 3)),
     ):
-        with pytest.raises(NotEstimable):
-            info.variance(table.operator(SMALL))
+        for _ in range(2):  # asked again it is refused again
+            with pytest.raises(NotEstimable):
+                info.variance(table.operator(SMALL))
     known = tb.Table.joint("few sums", ("a", "b"), Dense(np.asarray(sums_up_to(4, 3).dense())[1:3]))
     assert info.variance(known.operator(SMALL)).shape == (2,)
 

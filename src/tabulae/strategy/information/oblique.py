@@ -113,12 +113,18 @@ class ObliqueInformation:
             space = self._spaces[self._block[s]] if s in self._block else None
             key = "needed", table.key, self._places(table, s), -1 if space is None else space.number
             if key not in self._known:
-                self._known[key] = table.size(s) > _NOTHING * table.size(None)
-                if self._known[key] and (space is None or not (space.complete or table.spanned(s, space))):
-                    raise refuse_not_estimable()
+                self._known[key] = self._has_part(table, s, space)
             if self._known[key]:
                 needed |= {s, *self._leans[self._block[s]]}
         return sorted(needed)
+
+    @staticmethod
+    def _has_part(table: _Table, s: Set, space: Space | None) -> bool:
+        if table.size(s) <= _NOTHING * table.size(None):
+            return False
+        if space is None or not (space.complete or table.spanned(s, space)):
+            raise refuse_not_estimable()
+        return True
 
     def _places(self, table: _Table, s: Set) -> Hashable:
         """Where a table has a set, and how its attributes are cut."""

@@ -58,7 +58,7 @@ class ObliqueAxis:
         return columns - self.cut.reshape(shape) * summed
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _over_cells(query: LinearOperator, partition: Partition) -> LinearOperator:
     check_constant(query, partition.classes)
     return merged_factor(query, partition)
