@@ -52,14 +52,19 @@ def test_it_is_never_above_the_optimum(workload: tb.Workload, directions: int) -
     loss = opt0_gaussian(gram, tolerance=1e-6).loss
     whole = joint_bound(merged)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint, "_LONG", 0.0)  # attributes of one size share multipliers
+        tied = joint_bound(merged)
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joint, "_MOST", directions)
         few = joint_bound(merged)
         patch.setattr(joint, "_COLUMNS", 8)  # attributes of R are traced too
         fewer = joint_bound(merged)
     assert whole is not None
+    assert tied is not None
     assert few is not None
     assert fewer is not None
     assert svd_bound(gram) * (1 - 1e-3) <= whole <= loss * (1 + 1e-9)
+    assert 0 < tied <= loss * (1 + 1e-9)
     assert 0 < fewer <= few * (1 + 1e-3)
     assert few <= loss * (1 + 1e-9)
 
