@@ -75,6 +75,21 @@ def test_labels_of_the_upright_axis_begin_right_of_its_name(largest):
     assert all(float(e.get("x", "nan")) - 0.636 * 9 * len(e.text or "") > base + 2 for e in ticks)
 
 
+@pytest.mark.parametrize("digits", [1, 12, 15, 27])
+def test_codes_beside_rows_begin_within_the_picture(digits):
+    """A code of a block has 15 figures, and figures are wider than letters."""
+    codes = ["9" * digits, "a"]
+    ends = {kind: np.array([[-1.0, 9], [0, 4]]) for kind in ("ci", "credible")}
+    for svg in (
+        plots.two_intervals(codes, np.array([5.0, 2]), ends, "intervals"),
+        plots.errors_by_method(codes, {"one": [5.0, 2.0]}, None, "errors"),
+    ):
+        root = ElementTree.fromstring(svg)
+        (code,) = (e for e in root.iter("text") if e.text == codes[0])
+        assert code.get("text-anchor") == "end"
+        assert float(code.get("x", "nan")) - 0.636 * 9 * digits >= 0
+
+
 def test_places_are_those_of_logarithmic_axes():
     """Dots lie where three ticks of each axis say that they do: their numbers are read back from the picture."""
     sizes, margins = np.array([2.0, 30.0, 900.0]), np.array([5.0, 40.0, 700.0])

@@ -63,7 +63,7 @@ def errors_by_method(
     known = values[np.isfinite(values)]
     limits = (float(known.min()) / 1.3, float(known.max()) * 1.3) if known.size else (1.0, 10.0)
     height, top = 54 + 19.4 * len(names), 21.6
-    left = max(57.6, 14.4 + 4.9 * max(map(len, names), default=0))
+    left = _right_of(names)
     x = _Axis.along(limits, left, WIDTH - left)
     bottom = height - 30.2
     places = top + (np.arange(len(names)) + 0.6) * (bottom - top) / (len(names) + 0.2)
@@ -137,6 +137,12 @@ def noise_against_size(estimate: NDArray[np.float64], margin: NDArray[np.float64
     return _svg(WIDTH, height, label, drawn)
 
 
+def _right_of(names: Sequence[str]) -> float:
+    """Where a plot begins whose rows have names; figures, as of codes, are wider than letters."""
+    widths = (sum(_DIGIT if letter.isdigit() else 4.9 for letter in name) for name in names)
+    return max(57.6, 14.4 + max(widths, default=0.0))
+
+
 def two_intervals(
     names: Sequence[str], counts: NDArray[np.float64], ends: Mapping[str, NDArray[np.float64]], label: str
 ) -> str:
@@ -156,7 +162,7 @@ def two_intervals(
         max(float(each.max()) for each in apart.values()),
     )
     low, high = min(low, -1.0), max(high, 1.0)
-    left = max(57.6, 14.4 + 4.9 * max(map(len, names), default=0))
+    left = _right_of(names)
     top, height = 21.6, 54 + 15.0 * len(names)
     bottom, end = height - 30.2, WIDTH - 14.4
 
