@@ -139,7 +139,7 @@ def noise_against_size(estimate: NDArray[np.float64], margin: NDArray[np.float64
 
 def _right_of(names: Sequence[str]) -> float:
     """Where a plot begins whose rows have names; figures, as of codes, are wider than letters."""
-    widths = (sum(_DIGIT if letter.isdigit() else 4.9 for letter in name) for name in names)
+    widths = (sum(_DIGIT if letter.isdigit() else _LETTER for letter in name) for name in names)
     return max(57.6, 14.4 + max(widths, default=0.0))
 
 

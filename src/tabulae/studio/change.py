@@ -27,7 +27,7 @@ _NEW: Mapping[KeyPath, dict[str, Any]] = {
 }
 """What an entry begins with; what is empty is told as a mistake until it is filled."""
 
-Op = Callable[[str, KeyPath, Any], str]
+_Op = Callable[[str, KeyPath, Any], str]
 
 
 def change(text: str, op: str, path: KeyPath, value: Any) -> str:
@@ -218,7 +218,7 @@ def _edge(text: str, path: KeyPath, value: Any) -> str:
     return put(text, path, sorted(edges ^ {at}))
 
 
-_OPS: Mapping[str, Op] = {
+_OPS: Mapping[str, _Op] = {
     "set": _set,
     "add": _add,
     "remove": _remove,

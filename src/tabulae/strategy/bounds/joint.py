@@ -77,8 +77,8 @@ def _decomposing(asks: Sequence[Ask], groups: Sequence[int]) -> float:
     work = 0.0
     for form, _ in {_key(ask, groups) for ask in asks}:
         if form.rows is not None:
-            rows, *sizes = form.root.shape
-            work += 1.5 * rows**3 + rows**2 * math.prod(sizes) / 4
+            rows = form.most_rank
+            work += 1.5 * rows**3 + rows**2 * math.prod(form.rows.shape[1:]) / 4
     return len(_POWERS) * SECONDS_A_CUBE * work
 
 

@@ -485,7 +485,7 @@ class Leanings:
 
 
 def _explicit(part: Part) -> np.ndarray:
-    """The rows of one table, (m, n_1, .., n_k); for a product others with the same Gram matrix."""
+    """Rows with the Gram matrix of one table's, (m, n_1, .., n_k)."""
     if part.form.grams is None:
         return part.form.root
     roots = part.form.roots

@@ -352,13 +352,11 @@ class _Ladder:
         K = np.rint(np.ldexp(self._real, bits))
         if not np.abs(np.diagonal(K)).all():
             return None
-        largest = np.abs(K).max() * np.abs(self._rows).sum(axis=0).max()
-        if largest >= 2**62:
+        most = np.abs(K).max() * np.abs(self._rows).sum(axis=0).max()
+        if most >= 2**62:
             return None
-        if largest < 2**53:  # exact in floating point too, where products are faster
-            matrix = (K @ self._rows.astype(float)).astype(np.int64)
-        else:
-            matrix = K.astype(np.int64) @ self._rows
+        exact = np.float64 if most < 2**53 else np.int64  # products in floating point are faster
+        matrix = (K.astype(exact) @ self._rows.astype(exact)).astype(np.int64)
         largest = float(np.square(matrix.astype(float)).sum(axis=0).max())
         asked = sl.solve_triangular(K[:, : len(K)].T, self._asked.T, lower=True, check_finite=False)
         return Measured(Dense(matrix), bits, largest, float(np.square(asked).sum()))

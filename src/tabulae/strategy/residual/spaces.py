@@ -90,14 +90,20 @@ class TableForm:
         assert self.grams is not None
         return tuple(_root(V) for V in self.grams)
 
+    @property
+    def most_rank(self) -> int:
+        """The rows of ``root``, without making it."""
+        assert self.rows is not None
+        return min(len(self.rows), math.prod(self.rows.shape[1:]))
+
     @cached_property
     def root(self) -> np.ndarray:
         """Rows (r, n_1, .., n_k) with the Gram matrix of ``rows``, no more than there are combinations of cells."""
         assert self.rows is not None
-        m, *sizes = self.rows.shape
-        if m <= math.prod(sizes):
+        if len(self.rows) == self.most_rank:
             return self.rows
-        return np.asarray(np.linalg.qr(self.rows.reshape(m, -1), mode="r")).reshape(-1, *sizes)
+        flat = self.rows.reshape(len(self.rows), -1)
+        return np.asarray(np.linalg.qr(flat, mode="r")).reshape(-1, *self.rows.shape[1:])
 
 
 def _root(V: np.ndarray) -> np.ndarray:
@@ -439,7 +445,7 @@ def _side(x: np.ndarray, *, mirrored: bool) -> np.ndarray:
 
 def _row_count(part: Part) -> int:
     if part.form.rows is not None:
-        return len(part.form.root)
+        return part.form.most_rank
     assert part.form.grams is not None
     return math.prod(len(part.form.grams[q]) for q in part.inside)
 
