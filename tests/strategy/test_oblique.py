@@ -142,6 +142,18 @@ def test_what_is_not_measured_is_refused() -> None:
     assert info.variance(known.operator(SMALL)).shape == (2,)
 
 
+def test_what_one_attribute_is_asked_is_not_taken_for_what_another_is() -> None:
+    """Equal cells and equal cuts, and of the second not all differences are measured."""
+    domain = tb.Domain({"a": 4, "b": 4})
+    some = Dense([[1, -1, 0, 0], [0, 0, 1, -1]])
+    workload = tb.Workload(domain, [tb.Table("a", {"a": tb.Identity(4)}), tb.Table("b", {"b": some})])
+    strategy = own(workload)
+    info = oblique_information.ObliqueInformation(strategy, unit_variances(strategy, "add-remove"))
+    assert info.variance(tb.Table("a", {"a": tb.Identity(4)}).operator(domain)).shape == (4,)
+    with pytest.raises(NotEstimable):
+        info.variance(tb.Table("b", {"b": tb.Identity(4)}).operator(domain))
+
+
 @each("name", WORKLOADS)
 def test_a_saved_strategy_is_the_same(name: str) -> None:
     workload = WORKLOADS[name]
