@@ -204,6 +204,38 @@ def test_where_all_sets_differ_attributes_of_one_size_share_one_cut(monkeypatch:
     assert len(Spaces(few, GAUSSIAN).sizes) == 3
 
 
+def test_a_search_whose_steps_are_few_solves_its_sets_roughly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many steps, with fewer decompositions, end within a thousandth."""
+    merged, _ = tb.Workload(
+        tb.Domain({"a": 9, "b": 7, "c": 5}),
+        [
+            tb.Table.joint("".join(pair), pair, at_most_apart(m, n))
+            for pair, m, n in ((("a", "b"), 9, 7), (("a", "c"), 9, 5), (("b", "c"), 7, 5))
+        ],
+    ).merge()
+    decomposed: list[int] = []
+    plain = spaces_of._Dual.evaluate
+
+    def evaluate(self: spaces_of._Dual, mu: np.ndarray) -> tuple[float, np.ndarray]:
+        decomposed.append(len(mu))
+        return plain(self, mu)
+
+    monkeypatch.setattr(spaces_of._Dual, "evaluate", evaluate)
+    exact = Spaces(merged, GAUSSIAN)
+    finely = exact.search()
+    often = len(decomposed)
+    with monkeypatch.context() as few:
+        few.setattr(spaces_of, "_WORK", 30 * exact._work)
+        few.setattr(spaces_of, "_ITERATIONS", 31)
+        roughly = Spaces(merged, GAUSSIAN).search()
+    assert len(decomposed) - often < 0.75 * often
+    losses = [
+        sum(len(k.sets) * o.root for k, o in zip(exact.kinds, exact.optima(a), strict=True))
+        for a in (finely, roughly)
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+
+
 def test_attributes_of_one_cut_share_what_is_computed_of_their_tables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

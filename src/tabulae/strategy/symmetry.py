@@ -20,7 +20,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 
@@ -154,6 +154,7 @@ def symmetry_pays(workload: Workload) -> bool:
     return combinations * _PAYS <= cells and _fits(*_grid(attributes))
 
 
+@lru_cache(maxsize=4)
 def fewest_combinations(workload: Workload) -> int:
     """A lower bound on the combinations of classes, from sums of rows and columns: no matrix is written out."""
     least = 1

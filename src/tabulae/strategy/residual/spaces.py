@@ -32,7 +32,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
@@ -66,6 +66,7 @@ _ROUNDING = 1e-12  # of the largest entry of a table: what is left of one that c
 _SMALLEST = 1e-6  # multiplier that a search starts from, as a share of the largest
 _SEARCHED, _FINAL = 1e-5, 1e-6  # relative gaps to which sets are solved
 _MOST = 80  # evaluations of one dual
+_ROUGH = 1e-3, 30  # gap and evaluations in a search whose steps take so long that they are few
 _STEPS = 20  # decompositions that one usually takes
 _WORK = 2**36  # multiplications of a search: minutes
 _ITERATIONS, _SETTLED = 30, 2e-6
@@ -179,8 +180,8 @@ class Optimum:
 class _Dual(DualSearch):
     """The dual in the row space of F, a matrix of full row rank."""
 
-    def __init__(self, rows: np.ndarray, tolerance: float, deadline: float) -> None:
-        super().__init__(tolerance, deadline, _MOST)
+    def __init__(self, rows: np.ndarray, tolerance: float, deadline: float, most: int) -> None:
+        super().__init__(tolerance, deadline, most)
         self._rows = rows
         self._best: tuple[np.ndarray, float] | None = None
 
@@ -208,8 +209,10 @@ class _Dual(DualSearch):
         return Optimum(self._rows, mu, root, self.upper, strategy / math.sqrt(largest), half)
 
 
-def solved(rows: np.ndarray, tolerance: float, deadline: float, start: np.ndarray | None) -> Optimum:
-    """The optimum of ``G = F'F`` for rows F (m, n) of any rank but 0."""
+def solved(
+    rows: np.ndarray, tolerance: float, deadline: float, start: np.ndarray | None, most: int = _MOST
+) -> Optimum:
+    """The optimum of ``G = F'F`` for rows F (m, n) of any rank but 0: to a relative gap, in ``most`` evaluations."""
     if len(rows) > rows.shape[1]:
         values, vectors = sl.eigh(rows.T @ rows, check_finite=False)
         kept = values > _DEPENDENT * values[-1]
@@ -217,7 +220,7 @@ def solved(rows: np.ndarray, tolerance: float, deadline: float, start: np.ndarra
     else:
         values, vectors = sl.eigh(rows @ rows.T, check_finite=False)
         rows = vectors[:, values > _DEPENDENT * values[-1]].T @ rows
-    search = _Dual(rows, tolerance, deadline)
+    search = _Dual(rows, tolerance, deadline, most)
     search.run(np.ones(rows.shape[1]) if start is None else np.maximum(start / start.max(), _SMALLEST))
     return search.optimum()
 
@@ -349,7 +352,8 @@ class Spaces:
     def value(self, a: Sequence[np.ndarray]) -> tuple[float, list[np.ndarray]]:
         """``sum_S sqrt L_S``, and its slope by the a of each colour."""
         total, slopes = 0.0, [np.zeros(n) for n in self.sizes]
-        for kind, found in zip(self.kinds, self.optima(a, _SEARCHED), strict=True):
+        exact = (_SEARCHED, _MOST) if self._iterations == _ITERATIONS else _ROUGH
+        for kind, found in zip(self.kinds, self.optima(a, *exact), strict=True):
             if self.settings.neighbours == "replace" and not kind.colours:
                 continue  # the group of the total costs nothing
             total += len(kind.sets) * found.root
@@ -357,35 +361,16 @@ class Spaces:
                 slopes[colour] += len(kind.sets) * slope
         return total, slopes
 
-    def optima(self, a: Sequence[np.ndarray], tolerance: float = _FINAL) -> list[Solution]:
+    def optima(self, a: Sequence[np.ndarray], tolerance: float = _FINAL, most: int = _MOST) -> list[Solution]:
         """The optimum of every kind of set."""
         known: dict[Hashable, Optimum] = {}
-        return [self._optimum(k, kind, a, tolerance, known) for k, kind in enumerate(self.kinds)]
 
-    def _optimum(
-        self, k: int, kind: SetKind, a: Sequence[np.ndarray], tolerance: float, known: dict[Hashable, Optimum]
-    ) -> Solution:
-        if not kind.is_product:
-            rows = np.concatenate([rows_of(part, kind, a) for part in kind.parts])
-            if not rows.any():
-                return Solution((), 0.0, whole=False)
-            return Solution((self._solved(k, rows, tolerance),), 1.0, whole=True)
-        factors: list[Optimum] = []
-        part, scale = kind.parts[0], sum(p.weight * _outside(p, a) for p in kind.parts)
-        if not scale:
-            return Solution((), 0.0, whole=False)
-        for q in part.inside:
-            key = part.form.roles[q], part.colours[q]
-            if key not in known:
-                root, cut = part.form.roots[q], a[part.colours[q]]
-                known[key] = self._solved(key, root - np.outer(root @ cut, np.ones(len(cut))), tolerance)
-            factors.append(known[key])
-        return Solution(tuple(factors), scale, whole=False)
+        def settled(key: Hashable, rows: np.ndarray) -> Optimum:
+            found = solved(rows, tolerance, self.settings.deadline, self._starts.get(key), most)
+            self._starts[key] = found.mu
+            return found
 
-    def _solved(self, key: Hashable, rows: np.ndarray, tolerance: float) -> Optimum:
-        found = solved(rows, tolerance, self.settings.deadline, self._starts.get(key))
-        self._starts[key] = found.mu
-        return found
+        return [_optimum(k, kind, a, settled, known) for k, kind in enumerate(self.kinds)]
 
     def search(self) -> list[np.ndarray]:
         """The a of each colour that lower ``L(a)`` most, from equal ones.
@@ -437,6 +422,32 @@ class Spaces:
                 options={"maxiter": self._iterations, "ftol": _SETTLED, "gtol": 1e-9},
             )  # fmt: skip
         return best
+
+
+def _optimum(
+    k: int,
+    kind: SetKind,
+    a: Sequence[np.ndarray],
+    settled: Callable[[Hashable, np.ndarray], Optimum],
+    known: dict[Hashable, Optimum],
+) -> Solution:
+    """The optimum of the k-th kind of set; those of single attributes are settled once, and ``known`` from then on."""
+    if not kind.is_product:
+        rows = np.concatenate([rows_of(part, kind, a) for part in kind.parts])
+        if not rows.any():
+            return Solution((), 0.0, whole=False)
+        return Solution((settled(k, rows),), 1.0, whole=True)
+    factors: list[Optimum] = []
+    part, scale = kind.parts[0], sum(p.weight * _outside(p, a) for p in kind.parts)
+    if not scale:
+        return Solution((), 0.0, whole=False)
+    for q in part.inside:
+        key = part.form.roles[q], part.colours[q]
+        if key not in known:
+            root, cut = part.form.roots[q], a[part.colours[q]]
+            known[key] = settled(key, root - np.outer(root @ cut, np.ones(len(cut))))
+        factors.append(known[key])
+    return Solution(tuple(factors), scale, whole=False)
 
 
 def _side(x: np.ndarray, *, mirrored: bool) -> np.ndarray:
