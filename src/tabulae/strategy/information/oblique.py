@@ -323,7 +323,7 @@ class _Table:
                 f"a table of {self.m:,} rows is no product of the attributes, and its coefficients over {cells:,} "
                 "combinations of cells are too many: ask for fewer rows in one table"
             )
-        parts = []
+        found: np.ndarray | None = None  # a joint table has many terms: their sum is kept, not each of them
         for c, factors in self.terms:
             part = np.full((1, 1), float(c))
             for i, query in enumerate(factors):
@@ -342,8 +342,12 @@ class _Table:
                 )
                 onto = (side @ cut)[:, None]
                 part = np.kron(part, side - onto if i in s else onto)
-            parts.append(part)
-        return sum(parts[1:], parts[0])
+            if found is None:
+                found = part
+            else:
+                found += part
+        assert found is not None
+        return found
 
     # what must be measured ----------------------------------------------------------------------------------
     def size(self, s: Set | None) -> float:
