@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -18,11 +19,21 @@ ROOT = Path(__file__).parents[1]
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site in a folder, built strictly (with --quiet warnings would not be counted); only to be looked at.
 
-    ``BUILT_SITE`` names one that was built before, as `.ci/run` does.
+    ``BUILT_SITE`` names one that was built before, as `.ci/run` does. Workers share what the first of them builds.
     """
     if built := os.environ.get("BUILT_SITE"):
         return Path(built)
-    folder = tmp_path_factory.mktemp("built") / "site"
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = shared / "site"
+    with (shared / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            _build(shared / "site.begun").rename(folder)
+    return folder
+
+
+def _build(folder: Path) -> Path:
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,

@@ -6,8 +6,10 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, Route, sync_playwright
 from playwright.sync_api import Error as BrowserError
 from tests.studio.conftest import served
@@ -34,13 +36,8 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
-WIDTHS = {1280: "desk", 390: "phone"}
-
-
-@pytest.fixture(params=WIDTHS, ids=WIDTHS.values())
-def width(request: pytest.FixtureRequest) -> int:
-    """The widths that pages are looked at with."""
-    return request.param
+WIDTHS = (1280, 390)
+"""Of a desk and of a phone: pages are looked at with both."""
 
 
 @pytest.fixture
@@ -68,6 +65,12 @@ def page(browser: Browser) -> Iterator[Page]:
     yield opened
     context.close()
     assert not wrong
+
+
+def violations(page: Page, **where: Any) -> list[str]:
+    """Rules of axe that the page breaks, each with the first element that does; of a part of it, as axe is told."""
+    found = Axe().run(page, context=where or None, options={"resultTypes": ["violations"]})
+    return [f"{rule['id']}: {rule['nodes'][0]['html'][:200]}" for rule in found.response["violations"]]
 
 
 @contextmanager

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page
 from tests import guild as guilds
 from tests import village as villages
+from tests.browser.conftest import WIDTHS, violations
 
 import tabulae as tb
 from tabulae.report.areas import geography_report
@@ -160,19 +159,32 @@ BARE = """() => { for (const b of document.querySelectorAll('button.sort')) b.re
                   for (const tools of document.querySelectorAll('.tools')) tools.remove(); }"""
 
 
-def violations(page: Page) -> list[tuple[str, str]]:
-    """Rules of axe that the page breaks, each with the first element that does."""
-    found: dict[str, Any] = Axe().run(page).response
-    return [(rule["id"], rule["nodes"][0]["html"]) for rule in found["violations"]]
-
-
-def test_nothing_is_hard_to_reach(page: Page, report: Path, width: int) -> None:
-    """No violation of axe's rules, and no page that scrolls sideways; of each table's rows, which are alike, six."""
+@pytest.mark.parametrize(
+    ("kind", "width"),
+    [
+        ("village", 1280),
+        ("guild", 390),
+        ("duchy", 1280),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in (("village", 390), ("guild", 1280), ("duchy", 390))
+        ),
+    ],
+)
+def test_nothing_is_hard_to_reach(page: Page, reports: dict[str, Path], kind: str, width: int) -> None:
+    """No violation of axe's rules; of each table's rows, which are alike, six."""
     page.set_viewport_size({"width": width, "height": 900})
-    page.goto(report.as_uri())
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.goto(reports[kind].as_uri())
     page.evaluate(FEWER)
     assert violations(page) == []
+
+
+def test_no_page_scrolls_sideways(page: Page, reports: dict[str, Path]) -> None:
+    for kind, report in reports.items():
+        page.goto(report.as_uri())
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (kind, width)
 
 
 def test_nothing_is_hard_to_reach_without_scripts(page: Page, reports: dict[str, Path]) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
-from tests.browser.conftest import shown
+from tests.browser.conftest import shown, violations
 
 _PLANNED = 120_000  # milliseconds, on a machine that is busy
 
@@ -33,7 +32,7 @@ def test_labels_of_an_spss_file_and_a_code_list_are_categories(page: Page, tmp_p
         expect(page.locator("#problems button")).to_have_count(0, timeout=_PLANNED)
         expect(form.locator("[data-margin=first_table]")).to_contain_text("±", timeout=_PLANNED)
         page.set_viewport_size({"width": 390, "height": 844})
-        assert not Axe().run(page).response["violations"]
+        assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         attributes = tomllib.loads(studio.document.text)["attributes"]
     assert attributes["TRADE"]["codes"] == "trades.csv"
