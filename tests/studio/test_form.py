@@ -123,9 +123,13 @@ estimate = "posterior" # or "sparse"
 """
 TEXTS = {path.stem: (path.read_text(encoding="utf-8"), path.parent) for path in EXAMPLES}
 TEXTS["whole"] = WHOLE, ROOT
+LARGE = ("dhc-households", "dhc-persons", "households", "phsafe")
+"""Specs of hundreds of controls: of each kind that they have, the others have one."""
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGE)) for name in TEXTS]
+)
 def test_what_a_control_shows_is_what_it_would_write(name: str) -> None:
     text, folder = TEXTS[name]
     document = tomllib.loads(text)

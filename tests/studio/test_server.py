@@ -57,6 +57,13 @@ def resting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def planning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    """One studio, and one process that plans, for texts that are planned and not saved."""
+    with served(village(tmp_path_factory.mktemp("planning"))) as made:
+        yield made
+
+
 _EDIT = json.dumps({"text": "forged"}).encode()
 
 
@@ -149,16 +156,16 @@ def test_the_printed_address_gives_a_cookie_that_no_script_reads(studio: Studio)
     assert studio.origin.startswith("http://127.0.0.1:")
 
 
-def test_a_script_in_a_spec_stays_text(studio: Studio) -> None:
+def test_a_script_in_a_spec_stays_text(planning: Studio) -> None:
     script = "</textarea><script>alert(1)</script>"
     text = SPEC.replace('"Village"', f'"{script}"').replace('["F", "M"]', f'["F", "{script}"]')
-    edited(studio, text)
+    edited(planning, text)
     for path in ("/", "/plan", "/form?open=attributes.sex"):
-        status, page, _ = asked(studio, "GET", path)
+        status, page, _ = asked(planning, "GET", path)
         assert status == 200
         assert script not in page
         assert "&lt;script&gt;alert(1)" in page
-    policy = asked(studio, "GET", "/")[2]["Content-Security-Policy"]
+    policy = asked(planning, "GET", "/")[2]["Content-Security-Policy"]
     assert "'unsafe-inline'" not in policy
     assert "frame-ancestors 'none'" in policy
 
@@ -184,15 +191,15 @@ def test_groups_of_labels_are_a_new_file_that_the_text_names(studio: Studio) -> 
     assert (folder / "codes/broad.csv").read_text() == "mine\n"
 
 
-def test_mistakes_have_their_lines_and_the_plan_of_the_earlier_text_stays(studio: Studio) -> None:
-    whole = edited(studio, SPEC)
+def test_mistakes_have_their_lines_and_the_plan_of_the_earlier_text_stays(planning: Studio) -> None:
+    whole = edited(planning, SPEC)
     assert whole["problems"] == []
     broken = SPEC.replace('attributes = ["sex", "age"]', 'attributes = ["sex", "ages"]')
-    state = edited(studio, broken)
+    state = edited(planning, broken)
     (problem,) = state["problems"]
     assert broken.splitlines()[problem["line"] - 1] == 'attributes = ["sex", "ages"]'
     assert state["plan"] == whole["plan"]
-    assert studio.document.path.read_text() == SPEC
+    assert planning.document.path.read_text() == SPEC
 
 
 def test_two_studios_of_one_file_do_not_write_over_each_other(tmp_path: Path) -> None:
@@ -221,27 +228,27 @@ def test_a_disk_that_is_full_is_told_and_leaves_the_file(
     assert studio.document.unsaved
 
 
-def test_the_last_edit_wins(studio: Studio) -> None:
+def test_the_last_edit_wins(planning: Studio) -> None:
     for number in range(2):
-        studio.edit({"text": SPEC.replace("Village", f"Edit {number}")})
-    edited(studio, SPEC.replace("Village", "Last"))
-    assert "<h1>Last</h1>" in studio.plan({})
+        planning.edit({"text": SPEC.replace("Village", f"Edit {number}")})
+    edited(planning, SPEC.replace("Village", "Last"))
+    assert "<h1>Last</h1>" in planning.plan({})
 
 
-def test_a_planner_that_is_ended_is_told_and_replaced(studio: Studio) -> None:
-    edited(studio, SPEC)
-    studio._planner.busy = True
-    studio._planner._process.kill()
-    studio._planner._process.join()
-    (problem,) = studio.state()["problems"]
+def test_a_planner_that_is_ended_is_told_and_replaced(planning: Studio) -> None:
+    edited(planning, SPEC)
+    planning._planner.busy = True
+    planning._planner._process.kill()
+    planning._planner._process.join()
+    (problem,) = planning.state()["problems"]
     assert "ended" in problem["message"]
-    assert edited(studio, SPEC)["problems"] == []
+    assert edited(planning, SPEC)["problems"] == []
 
 
 def test_only_save_writes_and_not_over_another_program(studio: Studio) -> None:
     path: Path = studio.document.path
     text = f"# a remark\n{SPEC}"
-    edited(studio, text)
+    studio.edit({"text": text})
     assert path.read_text() == SPEC
     asked(studio, "POST", "/save", json.dumps({"text": text}).encode())
     assert path.read_text() == text
