@@ -32,17 +32,16 @@ PLAN = plan(3)
 
 
 WHOLE = 1 << 25
-both = pytest.mark.parametrize("part", [WHOLE, 8], indirect=True, ids=["whole", "in parts"])
 
 
 @pytest.fixture(
-    params=[pytest.param(WHOLE, marks=pytest.mark.long), 8],
+    params=[pytest.param(WHOLE, marks=pytest.mark.long), 16],
     ids=["whole", "in parts"],
     scope="module",
     autouse=True,
 )
 def part(request: pytest.FixtureRequest) -> Iterator[int]:
-    """How many records are grouped together: all of them, or a few."""
+    """How many records are grouped together: all of them, or a few, of which fewer are in one part."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tabulae.sources.engines.duckdb._PART", request.param)
         yield request.param
@@ -73,7 +72,6 @@ def same(one: SpineCounts, two: SpineCounts) -> bool:
     return one.fingerprint() == two.fingerprint()
 
 
-@both
 @dear()
 @given(seed=st.integers(0, 10**6), people=st.integers(1, 40))
 def test_counts_are_those_of_the_definition(seed: int, people: int, write_source: Writer) -> None:
@@ -249,7 +247,6 @@ def test_a_structural_zero(write: Writer) -> None:
     assert "ward, 0' (1)" in str(error.confidential)
 
 
-@both
 def test_messages_hold_no_count(write: Writer) -> None:
     """Of each fault 7 records: no digit stands in what is told, but in what is confidential."""
     dropped, digits = leaves(PLAN, dropped=["EMPTY"]), set("0123456789")
@@ -284,7 +281,6 @@ def test_codes_that_differ_in_case_are_two_leaves(write: Writer, given: str) -> 
 
 
 # units --------------------------------------------------------------------------------------------------
-@both
 def test_a_unit_is_counted_up_to_its_bound(write: Writer) -> None:
     source = write("csv", columns_of(PLAN, records(PLAN, 30)))
     for rows, expected in ((3, 12), (8, 30)):
@@ -304,6 +300,9 @@ def test_the_rows_kept_do_not_depend_on_the_order(write: Writer) -> None:
     assert not same(one, open_spine_records(write("csv", columns), RULES, PLAN, leaves(PLAN)))
 
 
+@pytest.mark.parametrize(
+    "kind", ["parquet", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("csv", "duckdb"))]
+)
 @pytest.mark.parametrize("part", [60], indirect=True)  # it takes parts of its own
 def test_the_rows_kept_do_not_depend_on_the_parts(write: Writer, kind: str) -> None:
     source, rule = write(kind, columns_of(PLAN, records(PLAN, 60))), UnitRule("ID", 5, bytes(32))
