@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from fractions import Fraction
 from pathlib import Path
 
@@ -50,8 +51,8 @@ def test_every_unit_of_its_spec_is_measured_and_each_states_total_is_exact(natio
     assert spec.geography.leaf_codes.size == int(BLOCKS * SHARE)
 
 
-def test_fewer_queries_and_races_make_a_spec_with_the_same_budget(tmp_path: Path) -> None:
-    spec = populate(tmp_path / "nation", SHARE)
+def test_fewer_queries_and_races_make_a_spec_with_the_same_budget(nation: Path, tmp_path: Path) -> None:
+    spec = shutil.copytree(nation.parent, tmp_path / "nation") / nation.name
     fewer_queries(spec, 3)
     fewer_races(spec.parent, 7)
     made = read_spec(spec).geography

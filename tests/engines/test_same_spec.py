@@ -190,7 +190,9 @@ def without_java(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("crowd", [0, 128, 2**15])  # the least that a signed byte, or two, do not hold
+@pytest.mark.parametrize(
+    "crowd", [pytest.param(0, marks=pytest.mark.long), 128, 2**15]
+)  # the least that a signed byte, or two, do not hold
 def test_areas_have_the_same_counts(
     crowd: int, duchy: Path, where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
