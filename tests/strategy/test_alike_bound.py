@@ -140,17 +140,24 @@ def test_other_workloads_have_none() -> None:
     assert alike_bound(tb.Workload(domain, uneven)) is None
 
 
-@pytest.mark.parametrize("pair", [None, pytest.param(workloads.sums_up_to, marks=pytest.mark.long)])
-def test_it_is_the_certificate_of_select(pair: workloads.Pairs | None) -> None:
+@pytest.mark.parametrize(
+    ("attributes", "pair", "gap"),
+    [
+        (10, None, 0.0075),
+        pytest.param(14, None, 0.006, marks=pytest.mark.long),
+        pytest.param(14, workloads.sums_up_to, 0.13, marks=pytest.mark.long),
+    ],
+)
+def test_it_is_the_certificate_of_select(attributes: int, pair: workloads.Pairs | None, gap: float) -> None:
     """Of prefixes and of pairs prefixes or ``a + b <= c``."""
-    workload = workloads.up_to_pairs([tb.Prefix(8)] * 14, pair)
+    workload = workloads.up_to_pairs([tb.Prefix(8)] * attributes, pair)
     best = tb.select(workload)
     rmse = best.error(workload, tb.ZCDP("1/2")).rmse
     bound = tb.lower_bound(workload, budget=tb.ZCDP("1/2"), kind="product")
     assert best.method == "residual"
     assert best.certificate is not None
     assert rmse**2 <= bound**2 * (1 + best.certificate) * (1 + 1e-9)
-    assert best.certificate <= (0.006 if pair is None else 0.13)
+    assert best.certificate <= gap
     assert next(c.rmse for c in best.candidates if c.method == "kron") is None
 
 

@@ -78,10 +78,19 @@ def _answers_or_says_why_not(name: str, method: str, noise: str, neighbours: str
         assert error.rmse >= tb.lower_bound(wl, noise, budget=budget) * (1 - 1e-9)  # type: ignore[arg-type]
 
 
-def test_families_answer_every_edge_case() -> None:
-    for wl in EDGES.values():
-        for noise, budget in BUDGETS.items():
-            assert tb.select(wl, method="auto", noise=noise).error(wl, budget).rmse > 0  # type: ignore[arg-type]
+LONGEST = ("an attribute of one value", "laplace")
+
+
+@pytest.mark.parametrize(
+    ("name", "noise"),
+    [
+        pytest.param(*case, marks=pytest.mark.long if case == LONGEST else ())
+        for case in itertools.product(EDGES, BUDGETS)
+    ],
+)
+def test_families_answer_every_edge_case(name: str, noise: str) -> None:
+    strategy = tb.select(EDGES[name], method="auto", noise=noise)  # type: ignore[arg-type]
+    assert strategy.error(EDGES[name], BUDGETS[noise]).rmse > 0
 
 
 @each("method", METHODS)

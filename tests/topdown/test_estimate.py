@@ -76,7 +76,7 @@ def check_whole(case: Case, done: SpineEstimate) -> np.ndarray:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@settings(max_examples=15)
+@settings(max_examples=settings().max_examples // 2)
 @given(seeds, st.integers(2, 12), st.integers(2, 4), st.sampled_from(["gaussian", "laplace", None]))
 def test_without_noise_the_truth_comes_back(method, seed, leaves, depth, bypass):
     """At a budget where the tolerance of solvers, 0.001 of a log-likelihood, is far below half a person."""
@@ -90,7 +90,7 @@ def test_without_noise_the_truth_comes_back(method, seed, leaves, depth, bypass)
 
 
 @pytest.mark.parametrize("method", METHODS[1:])
-@settings(max_examples=15)
+@settings(max_examples=settings().max_examples // 2)
 @given(seeds, st.integers(2, 12), st.integers(2, 4), st.sampled_from(["gaussian", "laplace", None]))
 def test_counts_are_whole_and_add_up(method, seed, leaves, depth, bypass):
     case = random_case(np.random.default_rng(seed), leaves, depth, bypass=bypass)
@@ -98,7 +98,7 @@ def test_counts_are_whole_and_add_up(method, seed, leaves, depth, bypass):
 
 
 @pytest.mark.parametrize("method", METHODS[1:])
-@settings(max_examples=15)
+@settings(max_examples=settings().max_examples // 2)
 @given(seeds, st.integers(2, 12), st.integers(2, 4))
 def test_bounds_are_met(method, seed, leaves, depth):
     rng = np.random.default_rng(seed)
@@ -111,7 +111,7 @@ def test_bounds_are_met(method, seed, leaves, depth):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@settings(max_examples=15)
+@settings(max_examples=settings().max_examples // 2)
 @given(seeds, st.integers(2, 12), st.integers(2, 4), st.integers(0, 3), st.sampled_from([(), ("type",)]))
 def test_exact_margins_are_met_at_any_level(method, seed, leaves, depth, level, names):
     rng = np.random.default_rng(seed)
@@ -133,7 +133,7 @@ def test_exact_margins_are_met_at_any_level(method, seed, leaves, depth, level, 
 
 
 @pytest.mark.parametrize("method", METHODS[1:])
-@settings(max_examples=25)
+@settings(max_examples=settings().max_examples // 2)
 @given(seeds, st.integers(2, 12), st.integers(2, 4), st.data())
 def test_bounds_and_exact_margins_are_met_together(method, seed, leaves, depth, data):
     """Total and types exact at levels drawn at random, with bounds: what a plan does not refuse is met."""
@@ -158,7 +158,7 @@ def test_bounds_and_exact_margins_are_met_together(method, seed, leaves, depth, 
         assert (one == true).all()
 
 
-@settings(max_examples=10)
+@settings(max_examples=settings().max_examples // 3)
 @given(seeds, st.integers(2, 12), st.integers(2, 4))
 def test_gls_is_the_two_passes(seed, leaves, depth):
     case = random_case(np.random.default_rng(seed), leaves, depth)
@@ -182,7 +182,7 @@ def test_the_number_of_threads_and_the_folder_do_not_matter(method, tmp_path, mo
 
 @pytest.mark.parametrize("method", METHODS)
 @given(seeds, st.sampled_from([(), ("type",), ("race", "age"), ("type", "age", "race")]))
-@settings(max_examples=10)
+@settings(max_examples=settings().max_examples // 3)
 def test_margins_of_any_areas_are_sums_of_leaves(method, seed, names):
     rng = np.random.default_rng(seed)
     case = random_case(rng, 12, 3)

@@ -64,7 +64,7 @@ def test_areas_are_held_where_no_unit_is_cut(seed, leaves, depth, random):
 
 
 @pytest.mark.parametrize("method", ["gls", "topdown", "bluedown"])
-@settings(max_examples=15)
+@settings(max_examples=settings().max_examples // 2)
 @given(
     seeds,
     st.integers(3, 12),

@@ -66,7 +66,13 @@ def sum_of_variances(
 
 
 @pytest.mark.parametrize(
-    "kinds", [("block",), ("tract",), ("county",), ("state",), ("place",), ("place", "tract")]
+    "kinds",
+    [
+        ("block",),
+        ("state",),
+        ("place", "tract"),
+        *(pytest.param((kind,), marks=pytest.mark.long) for kind in ("tract", "county", "place")),
+    ],
 )
 @pytest.mark.parametrize("case", CASES)
 def test_derivatives_are_limits_of_differences(state: State, case: str, kinds: tuple[str, ...]) -> None:
