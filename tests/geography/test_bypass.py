@@ -189,7 +189,7 @@ def areas_of(spine: Spine, level: str) -> np.ndarray:
 @pytest.mark.parametrize(("noise", "rule"), RULES)
 def test_one_pass_is_enough(noise, rule):
     rng = np.random.default_rng(6)
-    for _ in range(100):
+    for _ in range(50):
         spine = random_spine(rng, int(rng.integers(2, 13)), int(rng.integers(2, 6)))
         done = spine.bypass(random_shares(rng, spine), noise=noise, rule=rule)
         tree, share = done.tree, [done.shares[level] for level in done.levels]

@@ -133,7 +133,7 @@ def solved(geography: Geography) -> float:
     return float(budget.value.sum())  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("case", TARGETS)
+@pytest.mark.parametrize("case", CASES)
 def test_the_search_finds_what_a_solver_of_semidefinite_programs_finds(tmp_path: Path, case: str) -> None:
     geography = small(tmp_path, *TARGETS[case]).geography
     assert geography is not None

@@ -71,7 +71,7 @@ def test_what_is_promised_is_what_least_squares_have(name: str) -> None:
 
 @st.composite
 def _workloads(draw: st.DrawFn) -> tb.Workload:
-    sizes = draw(st.tuples(*[st.integers(2, 4)] * 3))
+    sizes = draw(st.tuples(*[st.integers(2, 3)] * 3))
     domain = tb.Domain({f"a{i}": n for i, n in enumerate(sizes)})
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     tables = []

@@ -445,7 +445,7 @@ def test_pairs_of_forty_larger_attributes(name: str) -> None:
     _check_pairs(*LARGER[name])
 
 
-@each("neighbours", ("add-remove", "replace"))
+@pytest.mark.parametrize("neighbours", ["add-remove", pytest.param("replace", marks=pytest.mark.long)])
 def test_what_invariants_fix_is_not_measured(neighbours: str) -> None:
     known = tb.Table("a known", {"a": tb.Identity(4)})
     strategy = tb.select(MIXED, method="residual", neighbours=neighbours, invariants=[known])

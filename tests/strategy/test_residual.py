@@ -260,7 +260,7 @@ def test_too_many_sets_are_refused_with_what_to_do() -> None:
 def test_very_many_sets_are_refused_where_time_is_short() -> None:
     """All triples of 30 attributes are 4,526 sets, which take two seconds: refused before any work."""
     workload = tb.Workload.marginals(tb.Domain({f"a{i}": 2 for i in range(30)}), ways=[3])
-    missing = r"4,526 sets of attributes takes about 2\.\d+ s, .*: raise it by 1 s or more"
+    missing = r"4,526 sets of attributes takes about 2\.\d+ s, .*: raise it by \d s or more"
     with pytest.raises(Unsupported, match=missing):
         tb.select(workload, method="residual", time_limit=2)
 

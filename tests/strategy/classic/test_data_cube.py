@@ -26,8 +26,8 @@ UNIT = {"gaussian": 4.224678889326836, "laplace": math.sqrt(2)}  # (1, 1e-6), an
 PRINTED = [
     ("cps_marginals", "laplace", 18.49, 8),
     ("cps_marginals", "gaussian", 19.53, 8),
-    ("adult_3d", "laplace", 494.06, 364),
-    ("adult_3d", "gaussian", 77.36, 364),
+    pytest.param("adult_3d", "laplace", 494.06, 364, marks=pytest.mark.long),
+    pytest.param("adult_3d", "gaussian", 77.36, 364, marks=pytest.mark.long),
     ("loans_small", "laplace", 113.98, 83),
     ("loans_small", "gaussian", 37.37, 83),
 ]
@@ -36,8 +36,8 @@ PRINTED = [
 BOUNDED = [
     ("cps_marginals", "laplace", 15.2292, 8),
     ("cps_marginals", "gaussian", 16.0846, 16),
-    ("adult_3d", "laplace", 636.612, 470),
-    ("adult_3d", "gaussian", 87.7212, 470),
+    pytest.param("adult_3d", "laplace", 636.612, 470, marks=pytest.mark.long),
+    pytest.param("adult_3d", "gaussian", 87.7212, 470, marks=pytest.mark.long),
     ("loans_small", "laplace", 211.3345, 188),
     ("loans_small", "gaussian", 46.0437, 188),
 ]

@@ -45,7 +45,7 @@ def column_norm(A, p):
 WORKLOADS = {
     "prefix": prefix(16),
     "ranges": all_range(10),
-    "windows": width_range(24, 9),
+    "windows": width_range(12, 5),
     "few queries": normal(3, 20),
     "one query": np.array([[1.0, 2.0, 0.0, -1.0]]),
     "identity": np.eye(5),
@@ -222,7 +222,7 @@ def test_when_time_is_up_what_is_there_is_a_factorisation(name, p):
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_as_a_strategy_of_one_attribute_and_of_several(noise):
     settings = Settings(noise)
-    windows, W = tb.Workload.of(tb.WidthRange(12, 5)), width_range(12, 5)
+    windows, W = tb.Workload.of(tb.WidthRange(12, 5)), WORKLOADS["windows"]
     found = low_rank(W.T @ W, p=settings.norm).loss
     strategy = low_rank_strategy(windows, settings)
     assert unit_rmse(strategy, windows, "add-remove") ** 2 * len(W) == pytest.approx(found, rel=1e-3)

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.optimize
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategy.eigen.design_cases import (
     all_range,
@@ -101,6 +101,7 @@ def test_weighting_a_set_never_errs_more_than_the_set(classic, gram, p):
 
 
 @NORMS
+@settings(max_examples=settings().max_examples // 2)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_more_queries_to_choose_from_never_cost(p, seed):
     design, workload = random_problem(seed)
