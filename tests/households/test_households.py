@@ -666,10 +666,10 @@ def test_units_and_their_records_are_not_compared(release: tb.Release, folder: P
 
 @cache
 def _audited(neighbours: str) -> Plan:
-    """A plan of households of at most two persons, all that is made of these among their attributes."""
-    text = _with('budget = "100000"', f'budget = "1"\nneighbours = "{neighbours}"').replace(
-        "[0, 99]", "[0, 70]"
-    )
+    """A plan of households of at most two persons of few ages, all that is made of these among their attributes."""
+    text = _with('budget = "100000"', f'budget = "1"\nneighbours = "{neighbours}"')
+    for years, fewer in (("[0, 99]", "[0, 4]"), ("18", "2"), ("65", "4")):
+        text = text.replace(years, fewer)
     text = text.replace("rows_per_unit = 4", "rows_per_unit = 2").replace("[privacy]", METHOD + "[privacy]")
     return tb.plan(Spec.from_text(text[: text.index("[[derived]]")]))
 
