@@ -95,13 +95,19 @@ def test_planning_opens_no_data(village: Path) -> None:
     assert _call("plan", village).exit_code == 0
 
 
+@pytest.mark.long
 def test_demo_makes_a_release(tmp_path: Path) -> None:
+    """In words it does so on the page of Getting started, which is followed in `docs/test_walk.py`."""
     summary = _json(_call("demo", "--out", tmp_path / "demo", "--people", 3000, "--json"))
     fits("demo", summary)
     release = tb.Release.read(summary["release"])
     assert release.verify() == []
     assert len(release.tables) >= 8
-    _fails(_call("demo", "--out", tmp_path / "demo"), 1, "exists")
+
+
+def test_demo_overwrites_nothing(tmp_path: Path) -> None:
+    _fails(_call("demo", "--out", tmp_path), 1, "exists")
+    assert not list(tmp_path.iterdir())
 
 
 # published against true, over rehearsals ----------------------------------------------------

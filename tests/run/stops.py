@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -112,10 +113,21 @@ def _run(job: dict[str, Any]) -> None:
     make(spec, out, **job["options"])
 
 
+def _made_before() -> None:
+    """A release: what comes with the first one only, such as modules and templates, every fork of it has."""
+    from tests.village import write_village
+
+    with tempfile.TemporaryDirectory() as folder:
+        spec = write_village(Path(folder))
+        spec.write_text(spec.read_text() + '\n[method]\nselect = "identity"\n')
+        make(spec, Path(folder) / "release")
+
+
 def main() -> None:
     """Serve jobs until there are no more."""
     for name in _LOADED:
         importlib.import_module(name)
+    _made_before()
     for line in sys.stdin:
         child = os.fork()
         if not child:

@@ -211,7 +211,14 @@ def test_numbers_that_are_none_cannot_be_read(released: Path, tmp_path: Path, va
         _ = tb.Release.read(folder).measurements
 
 
-@pytest.mark.parametrize("call", [1, 2, 3], ids=["the tables", "units", "rows"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(1, id="the tables", marks=pytest.mark.long),
+        pytest.param(2, id="units", marks=pytest.mark.long),
+        pytest.param(3, id="rows"),
+    ],
+)
 def test_killed_between_two_draws_all_noise_is_lost(visits: Path, call: int) -> None:
     """One block of tables is drawn, then the two counts: what was charged for all of them is void."""
     out, ledger = visits.parent / "release", tb.Ledger.open(visits.parent / "ledger.db")
@@ -227,7 +234,9 @@ def test_killed_between_two_draws_all_noise_is_lost(visits: Path, call: int) -> 
     )
 
 
-@pytest.mark.parametrize("step", ["stored", "published", "sealed"])
+@pytest.mark.parametrize(
+    "step", ["stored", *(pytest.param(step, marks=pytest.mark.long) for step in ("published", "sealed"))]
+)
 def test_killed_later_the_same_counts_are_published(visits: Path, step: str) -> None:
     out, ledger = visits.parent / "release", tb.Ledger.open(visits.parent / "ledger.db")
     kill(step, visits, out)

@@ -1,6 +1,7 @@
 """Runs that stop: nothing was charged, or the charge is void, or the very same measurements are published later.
 
-One matrix for every kind of release: each step of a run x how it stops there.
+One matrix for every kind of release: each step of a run x how it stops there. It runs whole with the long tests; the
+short ones stop one kind at every step, and every kind before, within and after what makes a charge one that is settled.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ CHEAPER = {
 FREE: tuple[Step, ...] = ("planned", "marked", "counted")
 LOST: tuple[Step, ...] = ("charged", "measured")
 KEPT: tuple[Step, ...] = ("stored", "published", "sealed")
-AROUND: tuple[Step, ...] = ("counted", "charged", "placed", "stored")
-"""The steps between which a charge becomes one that is settled: all kinds are stopped there at every turn."""
+AROUND: tuple[Step, ...] = ("counted", "placed")
+"""Before a charge, and where it has just become one that is settled; within it all kinds are stopped further below."""
 DRAWN = {  # called when the charge has been made
     "village": "tabulae.products.tables.measure._noisy",
     "guild": "tabulae.products.groups.measure._measured",
@@ -72,6 +73,12 @@ WRITTEN = {
     "bureau": "tabulae.interop.safetab.product.write_tables",
 }
 kinds = pytest.mark.parametrize("kind", LOSSES)
+
+
+def some_kinds(*short: str) -> pytest.MarkDecorator:
+    """These kinds; all of them with the long tests."""
+    marked = [pytest.param(kind, marks=[] if kind in short else pytest.mark.long) for kind in LOSSES]
+    return pytest.mark.parametrize("kind", marked)
 
 
 class Stopped(Exception):
@@ -169,11 +176,13 @@ KILLED = ("counted", "charged", "stored", "published", "sealed")
     ("kind", "step"),
     [
         *(("village", step) for step in KILLED),
-        *((kind, step) for kind in ("guild", "duchy", "barony") for step in ("charged", "stored", "sealed")),
+        ("guild", "stored"),
+        ("duchy", "sealed"),
         *(
             pytest.param(kind, step, marks=pytest.mark.long)
             for kind in ("guild", "duchy", "barony")
-            for step in ("counted", "published")
+            for step in KILLED
+            if (kind, step) not in (("guild", "stored"), ("duchy", "sealed"))
         ),
     ],
 )
@@ -205,11 +214,11 @@ def _is_void_on_resuming(scene: Scene) -> None:
     ("kind", "where", "call"),
     [
         ("village", "tabulae.products.tables.store.MeasurementWriter.finish", 1),
-        ("guild", "tabulae.products.groups.measure._measured", 2),
+        pytest.param("guild", "tabulae.products.groups.measure._measured", 2, marks=pytest.mark.long),
         ("guild", "tabulae.products.groups.store.GroupMeasurementWriter.__call__", 2),
         ("duchy", "tabulae.products.areas.store.SpineMeasurementWriter.__call__", 3),
         ("barony", "tabulae.products.areas.sparse.store.SupportedMeasurementWriter.__call__", 3),
-        ("barony", "tabulae.products.areas.measure._noise", 4),
+        pytest.param("barony", "tabulae.products.areas.measure._noise", 4, marks=pytest.mark.long),
         ("barony", "tabulae.products.areas.sparse.store.SupportedMeasurementWriter.complete", 1),
     ],
 )
@@ -224,9 +233,9 @@ def test_killed_before_all_is_stored(scene: Scene, where: str, call: int) -> Non
     [
         ("village", "tabulae.privacy.ledger.Ledger.settle", 1),
         ("duchy", "tabulae.products.areas.tasks.FallTask.__call__", 1),
-        ("duchy", "tabulae.release.folder.TableWriter.write", 4),
+        pytest.param("duchy", "tabulae.release.folder.TableWriter.write", 4, marks=pytest.mark.long),
         ("barony", "tabulae.release.folder.TableWriter.write", 4),
-        ("barony", "tabulae.products.areas.publish.write_microdata", 1),
+        pytest.param("barony", "tabulae.products.areas.publish.write_microdata", 1, marks=pytest.mark.long),
     ],
 )
 def test_killed_while_it_publishes(scene: Scene, where: str, call: int) -> None:
@@ -234,8 +243,16 @@ def test_killed_while_it_publishes(scene: Scene, where: str, call: int) -> None:
     scene.is_published_as_stored()
 
 
-@kinds
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError(errno.EIO, "Input/output error")])
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        pytest.param(
+            kind, error, marks=[] if kind == "village" or error is KeyboardInterrupt else pytest.mark.long
+        )
+        for kind in LOSSES
+        for error in (KeyboardInterrupt, MemoryError, OSError(errno.EIO, "Input/output error"))
+    ],
+)
 def test_noise_that_is_not_drawn_voids_the_charge(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
@@ -335,7 +352,7 @@ def test_what_cannot_be_stored_is_refused_before_it_is_paid_for(
     assert scene.nothing_is_left()
 
 
-@kinds
+@some_kinds("village", "duchy", "bureau")
 def test_a_run_is_not_resumed_by_an_edited_spec(scene: Scene) -> None:
     """It would find no charge of its own, and so charge a second time."""
     right = scene.document.read_text()
@@ -353,7 +370,7 @@ def test_a_run_is_not_resumed_by_an_edited_spec(scene: Scene) -> None:
     _is_void_on_resuming(scene)
 
 
-@kinds
+@some_kinds("guild", "barony", "bureau")
 def test_a_resume_killed_while_it_voids_does_not_charge_later(scene: Scene) -> None:
     kill("charged", scene.spec, scene.out)
     kill("tabulae.privacy.ledger.Ledger.settle", scene.spec, scene.out, resume=True)
