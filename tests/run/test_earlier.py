@@ -267,7 +267,6 @@ FLAT = """
 path = "people.csv"
 [attributes]
 kind = { column = "KIND", categories = ["home", "inn", "abbey"] }
-faith = { column = "FAITH", categories = ["a", "b", "c", "d"] }
 [privacy]
 definition = "zcdp"
 budget = "1"
@@ -277,7 +276,7 @@ ledger = "flat.db"
 estimate = "non-negative"
 [[table]]
 name = "kinds"
-attributes = ["kind", "faith"]
+attributes = ["kind"]
 [[earlier]]
 release = "before"
 table = "total"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -131,23 +132,23 @@ def test_replayed_measurements_move_no_further_than_declared(
 ) -> None:
     """Record and replay: with the same noise and key, neighbours differ by at most the declared sensitivity."""
     folder = tmp_path_factory.mktemp("replay")
-    changed = [] if neighbours == "add-remove" else instead
-    values = [
-        _replayed(_people(folder, name, rows), neighbours)
-        for name, rows in (("one", mine), ("other", changed))
-    ]
-    made, one = values[0]
+    made, one = _replayed(_people(folder, "one", mine), neighbours)
+    _, other = (
+        _replayed(_people(folder, "other", instead), neighbours)
+        if neighbours == "replace"
+        else _replayed_without()
+    )
     p = made.strategy.norm
     moved = sum(
         Fraction(int((abs(a - b).astype(object) ** p).sum()), 2 ** (p * block.exponent)) / block.scale
-        for a, b, block in zip(one, values[1][1], made.strategy.blocks, strict=True)
+        for a, b, block in zip(one, other, made.strategy.blocks, strict=True)
     )
     assert moved <= made.strategy.sensitivity(neighbours, made.spec.rows_per_unit).power
 
 
 def test_the_declared_sensitivity_is_reached(village: Path) -> None:
     """A unit with all its rows in the cell that moves the answers most: the bound is met, and not by a row more."""
-    made, without = _replayed(_people(village.parent, "without", []), "add-remove")
+    made, without = _replayed_without()
     strategy = made.strategy
     columns = [block.query.dense().astype(object) for block in strategy.blocks]
     powers = sum(
@@ -194,6 +195,13 @@ def _replayed(source: Path, neighbours: str) -> tuple[Plan, list[np.ndarray]]:
     planned = _planned(neighbours)
     made = Plan(planned.spec.with_source(source), planned.strategy)
     return made, prepare(made, KEY).measure(None, tb.noise.Insecure(5)).block_values()
+
+
+@cache
+def _replayed_without() -> tuple[Plan, list[np.ndarray]]:
+    """Without any row of person 99."""
+    with TemporaryDirectory() as folder:
+        return _replayed(_people(Path(folder), "without", []), "add-remove")
 
 
 def test_the_rows_that_are_counted_are_those_of_the_ledger_and_of_no_order_or_file(visits: Path) -> None:
