@@ -295,6 +295,25 @@ def test_attributes_of_one_cut_share_what_is_computed_of_their_tables(
     assert found == pytest.approx(dense_rmse(strategy, workload, "replace"), rel=1e-6)
 
 
+def test_pairs_of_one_form_that_lean_differently_are_told_apart() -> None:
+    """Two tables ask the same of a and one other; one weighs more, so its queries lean on a in another way."""
+    near = np.zeros((3, 9), dtype=int)
+    for k in range(3):
+        near[k, [4 * k, 3 * k + (k + 1) % 3]] = 1  # b is a, or one more
+    weights = {"b": 1, "c": 2}
+    workload = tb.Workload(
+        tb.Domain({"a": 3, "b": 3, "c": 3}),
+        [
+            *(tb.Table.joint(f"a {x}", ("a", x), Dense(near), weight=w) for x, w in weights.items()),
+            tb.Table("a", {"a": tb.Identity(3)}),
+        ],
+    )
+    strategy = own(workload)
+    assert unit_rmse(strategy, workload, "add-remove") == pytest.approx(
+        dense_rmse(strategy, workload, "add-remove"), rel=1e-6
+    )
+
+
 def test_what_is_proven_good_enough_does_not_lean(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds come first: what a proof spares is not searched for, and is where less is enough."""
     calls: list[int] = []
