@@ -311,6 +311,7 @@ class ProductInvariants:
         self.domain, self.tables, self._levels = domain, tuple(tables), levels
         self._sides: dict[tuple[LinearOperator, int, Interval], tuple[LinearOperator, int] | None] = {}
         self._zeros: dict[LinearOperator, np.ndarray] = {}
+        self._settlings: dict[Table, Settling | None] = {}
         self._shapes = [tuple(f.shape[0] for f in table.terms[0].over(domain)) for table in tables]
 
     # the row space -------------------------------------------------------------------------------
@@ -570,7 +571,9 @@ class ProductInvariants:
         return self._settling(table) is not None
 
     def _settling(self, table: Table) -> Settling | None:
-        return Settling.of(self.domain, table, self._levels.chains)
+        if table not in self._settlings:
+            self._settlings[table] = Settling.of(self.domain, table, self._levels.chains)
+        return self._settlings[table]
 
     def settle(self, table: Table, scaled: np.ndarray, values: Values, exponent: int) -> np.ndarray:
         """The table's counts on the grid ``2^-exponent``, moved so that every sum fixed by the exact tables holds.
