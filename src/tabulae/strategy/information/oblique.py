@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from functools import lru_cache, reduce
+from operator import iadd
 from typing import Any
 
 import numpy as np
@@ -323,31 +324,31 @@ class _Table:
                 f"a table of {self.m:,} rows is no product of the attributes, and its coefficients over {cells:,} "
                 "combinations of cells are too many: ask for fewer rows in one table"
             )
-        found: np.ndarray | None = None  # a joint table has many terms: their sum is kept, not each of them
-        for c, factors in self.terms:
-            part = np.full((1, 1), float(c))
-            for i, query in enumerate(factors):
-                if i not in s and isinstance(query, Total):
-                    continue
-                if i not in self.crossed:
-                    side = self._totals(i, query)[:, None]
-                    part = np.kron(part, np.full((1, 1), np.linalg.norm(side)) if root else side)
-                    continue
-                cut = self.axes[i].cut
-                side = np.asarray(self.axes[i].cells(query).dense(), dtype=float)
-                side = (
-                    _gram_root(self._gram(i, query))
-                    if root
-                    else side[some if i == self.crossed[0] else slice(None)]
-                )
-                onto = (side @ cut)[:, None]
-                part = np.kron(part, side - onto if i in s else onto)
-            if found is None:
-                found = part
-            else:
-                found += part
-        assert found is not None
-        return found
+        # a joint table has many terms: their sum is kept, not each of them
+        return reduce(iadd, (self._term_rows(c, factors, s, some, root=root) for c, factors in self.terms))
+
+    def _term_rows(
+        self, c: int, factors: Sequence[LinearOperator], s: Set, some: slice, *, root: bool
+    ) -> np.ndarray:
+        """Those of one product, in an array of its own."""
+        part = np.full((1, 1), float(c))
+        for i, query in enumerate(factors):
+            if i not in s and isinstance(query, Total):
+                continue
+            if i not in self.crossed:
+                side = self._totals(i, query)[:, None]
+                part = np.kron(part, np.full((1, 1), np.linalg.norm(side)) if root else side)
+                continue
+            cut = self.axes[i].cut
+            side = np.asarray(self.axes[i].cells(query).dense(), dtype=float)
+            side = (
+                _gram_root(self._gram(i, query))
+                if root
+                else side[some if i == self.crossed[0] else slice(None)]
+            )
+            onto = (side @ cut)[:, None]
+            part = np.kron(part, side - onto if i in s else onto)
+        return part
 
     # what must be measured ----------------------------------------------------------------------------------
     def size(self, s: Set | None) -> float:
