@@ -44,25 +44,12 @@ EDGES = {
 
 
 SHORT = pairwise(name=EDGES, method=METHODS, noise=BUDGETS, neighbours=NEIGHBOURS)
-REST = [case for case in itertools.product(EDGES, METHODS, BUDGETS, NEIGHBOURS) if case not in SHORT[1]]
 
 
-@each(*SHORT)
+@each(*SHORT, long=itertools.product(EDGES, METHODS, BUDGETS, NEIGHBOURS))
 def test_a_method_answers_edge_cases_or_says_why_not(
     name: str, method: str, noise: str, neighbours: str
 ) -> None:
-    _answers_or_says_why_not(name, method, noise, neighbours)
-
-
-@pytest.mark.long
-@each(SHORT[0], REST)
-def test_a_method_answers_edge_cases_or_says_why_not_under_any_noise_and_neighbours(
-    name: str, method: str, noise: str, neighbours: str
-) -> None:
-    _answers_or_says_why_not(name, method, noise, neighbours)
-
-
-def _answers_or_says_why_not(name: str, method: str, noise: str, neighbours: str) -> None:
     wl, budget = EDGES[name], BUDGETS[noise]
     strategy, refusal = None, ""
     try:

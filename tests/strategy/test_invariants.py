@@ -95,25 +95,12 @@ SHORT = pairwise(
     method=METHODS,
     neighbours=NEIGHBOURS,
 )
-REST = [case for case in itertools.product(NAMES, WORKLOADS, METHODS, NEIGHBOURS) if case not in SHORT[1]]
 
 
-@each(*SHORT)
+@each(*SHORT, long=itertools.product(NAMES, WORKLOADS, METHODS, NEIGHBOURS))
 def test_gaussian_error_is_that_of_the_projected_mechanism(
     name: str, workload: str, method: str, neighbours: str
 ) -> None:
-    _check_gaussian(name, workload, method, neighbours)
-
-
-@pytest.mark.long
-@each(SHORT[0], REST)
-def test_gaussian_error_is_that_of_the_projected_mechanism_whatever_is_exact(
-    name: str, workload: str, method: str, neighbours: str
-) -> None:
-    _check_gaussian(name, workload, method, neighbours)
-
-
-def _check_gaussian(name: str, workload: str, method: str, neighbours: str) -> None:
     wl, exact = WORKLOADS[workload], EXACT[name]
     if not (neighbours == "add-remove" or _pairs(neighbours, exact)):
         with pytest.raises(InvalidArgument, match="nothing would be protected"):
@@ -185,27 +172,10 @@ def test_the_gaussian_optimum_is_certified_and_no_candidate_is_below_its_bound(n
 
 
 PAIRS = pairwise(name=EXACT, method=["identity", "workload", "kron", "opt0"], p=[1, 2])
-OTHERS = [
-    case
-    for case in itertools.product(EXACT, ["identity", "workload", "kron", "opt0"], [1, 2])
-    if case not in PAIRS[1]
-]
 
 
-@each(*PAIRS)
+@each(*PAIRS, long=itertools.product(EXACT, ["identity", "workload", "kron", "opt0"], [1, 2]))
 def test_sensitivity_within_invariants_is_that_of_the_listed_pairs(name: str, method: str, p: int) -> None:
-    _check_within(name, method, p)
-
-
-@pytest.mark.long
-@each(PAIRS[0], OTHERS)
-def test_sensitivity_within_invariants_is_that_of_the_listed_pairs_by_any_norm(
-    name: str, method: str, p: int
-) -> None:
-    _check_within(name, method, p)
-
-
-def _check_within(name: str, method: str, p: int) -> None:
     exact = EXACT[name]
     strategy = _without("prefixes", "gaussian" if p == 2 else "laplace", method)
     strategy = tb.Strategy(DOMAIN, strategy.blocks, strategy.noise, strategy.method, invariants=tuple(exact))

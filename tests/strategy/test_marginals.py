@@ -44,23 +44,10 @@ def chosen(workload: tb.Workload, noise: str, neighbours: str = "add-remove", **
 
 
 SHORT = pairwise(workload=WORKLOADS, noise=NOISES, neighbours=NEIGHBOURS)
-REST = [case for case in itertools.product(WORKLOADS, NOISES, NEIGHBOURS) if case not in SHORT[1]]
 
 
-@each(*SHORT)
+@each(*SHORT, long=itertools.product(WORKLOADS, NOISES, NEIGHBOURS))
 def test_error_equals_the_dense_formula(workload: str, noise: str, neighbours: str) -> None:
-    _error_equals_the_dense_formula(workload, noise, neighbours)
-
-
-@pytest.mark.long
-@each(SHORT[0], REST)
-def test_error_equals_the_dense_formula_under_any_noise_and_neighbours(
-    workload: str, noise: str, neighbours: str
-) -> None:
-    _error_equals_the_dense_formula(workload, noise, neighbours)
-
-
-def _error_equals_the_dense_formula(workload: str, noise: str, neighbours: str) -> None:
     """Every kind of workload, disjunctions included; sensitivity and P^+ by hand."""
     wl = WORKLOADS[workload]
     strategy = chosen(wl, noise, neighbours)
@@ -126,8 +113,9 @@ def problems(draw: st.DrawFn):
     return sizes, components, np.sqrt(w), rng.random(len(w))
 
 
-@given(problems())
-def test_gaussian_optimum_is_certified(case) -> None:
+@each("steps", [300], long=[1000])
+@given(case=problems())
+def test_gaussian_optimum_is_certified(case, steps: int) -> None:
     """No precisions have a loss below the bound; many steps of another method from elsewhere find nothing better."""
     sizes, components, _, other = case
     optimum = opt_marginals_gaussian(sizes, components)
@@ -135,7 +123,7 @@ def test_gaussian_optimum_is_certified(case) -> None:
     assert optimum.least <= other.sum() * squared_error(sizes, other, components) * (1 + 1e-9)
     assert optimum.least <= optimum.loss <= optimum.least * (1 + 1e-2)
     v, share = np.full(len(other), 1 / len(other)), characteristic(sizes)
-    for _ in range(300):
+    for _ in range(steps):
         kappa = eigenvalues(sizes, v)
         slopes = (
             subset_sum(np.where(components > 0, components, 0.0) / np.maximum(kappa, 1e-100) ** 2) * share

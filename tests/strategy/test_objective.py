@@ -38,25 +38,13 @@ ALL = [
 ]
 
 
-def _never_above(workload: str, noise: str, method: str) -> None:
-    wl, budget = WORKLOADS[workload], BUDGETS[noise]
-    total, largest = (selected(workload, noise, method, objective=what) for what in ("total", "max"))
-    assert _largest(largest, wl, budget) <= _largest(total, wl, budget) * (1 + 1e-9)
-
-
-@each(("workload", "noise", "method"), SHORT)
+@each(("workload", "noise", "method"), SHORT, long=ALL)
 def test_the_largest_variance_is_never_above_that_of_the_total(
     workload: str, noise: str, method: str
 ) -> None:
-    _never_above(workload, noise, method)
-
-
-@pytest.mark.long
-@each(("workload", "noise", "method"), [case for case in ALL if case not in SHORT])
-def test_the_largest_variance_is_never_above_that_of_the_total_by_every_method(
-    workload: str, noise: str, method: str
-) -> None:
-    _never_above(workload, noise, method)
+    wl, budget = WORKLOADS[workload], BUDGETS[noise]
+    total, largest = (selected(workload, noise, method, objective=what) for what in ("total", "max"))
+    assert _largest(largest, wl, budget) <= _largest(total, wl, budget) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("operator", [tb.Prefix(6), tb.AllRange(5), tb.WidthRange(7, 3)], ids=repr)

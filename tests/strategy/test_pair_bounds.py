@@ -145,21 +145,10 @@ SHORT = [
     ("marginals", "gaussian", "add-remove"),
     ("marginals", "gaussian", "replace"),
 ]
-REST = [case for case in itertools.product(WORKLOADS, BUDGETS, NEIGHBOURS) if case not in SHORT]
 
 
-@each("workload, noise, neighbours", SHORT)
+@each("workload, noise, neighbours", SHORT, long=itertools.product(WORKLOADS, BUDGETS, NEIGHBOURS))
 def test_no_method_beats_a_bound(workload, noise, neighbours):
-    _no_method_beats(workload, noise, neighbours)
-
-
-@pytest.mark.long
-@each("workload, noise, neighbours", REST)
-def test_no_method_beats_a_bound_with_any_noise_and_neighbours(workload, noise, neighbours):
-    _no_method_beats(workload, noise, neighbours)
-
-
-def _no_method_beats(workload, noise, neighbours):
     wl, budget = WORKLOADS[workload], BUDGETS[noise]
     bounds = [
         tb.lower_bound(wl, noise, budget=budget, kind=kind, neighbours=neighbours) for kind in ("svd", "dual")

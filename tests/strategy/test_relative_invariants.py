@@ -76,19 +76,10 @@ METHODS = ["identity", "opt0", "kron", "union", "marginals", "residual", "hdmm",
 NAMES = ["total", "two margins", "recode", "total and a group", "crossed recodes"]
 # No groups to nest, groups within groups, groups that cross: they stand for all, which `make test-long` takes.
 SHORT = pairwise(name=["two margins", "recode", "crossed recodes"], workload=WORKLOADS, method=METHODS)
-REST = [case for case in itertools.product(NAMES, WORKLOADS, METHODS) if case not in SHORT[1]]
 
 
-@each(*SHORT)
+@each(*SHORT, long=itertools.product(NAMES, WORKLOADS, METHODS))
 def test_the_error_is_that_of_the_dense_matrix(name: str, workload: str, method: str) -> None:
-    _check_error(name, workload, method, "gaussian")
-
-
-@pytest.mark.long
-@each(SHORT[0], REST)
-def test_the_error_is_that_of_the_dense_matrix_whatever_is_exact(
-    name: str, workload: str, method: str
-) -> None:
     _check_error(name, workload, method, "gaussian")
 
 

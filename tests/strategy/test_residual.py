@@ -33,25 +33,12 @@ def _planned(workload: tb.Workload, noise: str = "gaussian", neighbours: str = "
 
 
 SHORT = pairwise(name=WORKLOADS, noise=BUDGETS, neighbours=NEIGHBOURS)
-REST = [case for case in itertools.product(WORKLOADS, BUDGETS, NEIGHBOURS) if case not in SHORT[1]]
 
 
-@each(*SHORT)
+@each(*SHORT, long=itertools.product(WORKLOADS, BUDGETS, NEIGHBOURS))
 def test_expected_error_and_sensitivity_are_those_of_the_dense_matrices(
     name: str, noise: str, neighbours: str
 ) -> None:
-    _check_error_and_sensitivity(name, noise, neighbours)
-
-
-@pytest.mark.long
-@each(SHORT[0], REST)
-def test_expected_error_and_sensitivity_under_any_noise_and_neighbours(
-    name: str, noise: str, neighbours: str
-) -> None:
-    _check_error_and_sensitivity(name, noise, neighbours)
-
-
-def _check_error_and_sensitivity(name: str, noise: str, neighbours: str) -> None:
     workload = WORKLOADS[name]
     strategy = _planned(workload, noise, neighbours)
     assert strategy.candidates[0].rmse == pytest.approx(dense_rmse(strategy, workload, neighbours), rel=1e-6)

@@ -35,20 +35,8 @@ CASES = [
 SHORT = [c for c in CASES if c[1] == "gaussian" or c[0] in ("one attribute", "disjunction")]
 
 
-@each(("workload", "noise", "method"), SHORT)
+@each(("workload", "noise", "method"), SHORT, long=CASES)
 def test_expected_error_equals_the_dense_formula(workload: str, noise: str, method: str) -> None:
-    _error_equals_the_dense_formula(workload, noise, method)
-
-
-@pytest.mark.long
-@each(("workload", "noise", "method"), [case for case in CASES if case not in SHORT])
-def test_expected_error_equals_the_dense_formula_for_other_workloads(
-    workload: str, noise: str, method: str
-) -> None:
-    _error_equals_the_dense_formula(workload, noise, method)
-
-
-def _error_equals_the_dense_formula(workload: str, noise: str, method: str) -> None:
     """sigma^2 or 2 b^2 by hand, P^+ by numpy, against ``error``; sensitivity by hand from the dense matrix."""
     wl, strategy, budget = WORKLOADS[workload], selected(workload, noise, method), BUDGETS[noise]
     a = dense_strategy(strategy)
@@ -70,18 +58,8 @@ def _error_equals_the_dense_formula(workload: str, noise: str, method: str) -> N
     assert error.max_variance == pytest.approx(max(v.max() for v in tables.values()), rel=1e-6)
 
 
-@each(("workload", "noise"), sorted({case[:2] for case in SHORT}))
+@each(("workload", "noise"), sorted({case[:2] for case in SHORT}), long=sorted({case[:2] for case in CASES}))
 def test_a_family_is_never_worse_than_its_members(workload: str, noise: str) -> None:
-    _family_is_never_worse(workload, noise)
-
-
-@pytest.mark.long
-@each(("workload", "noise"), sorted({case[:2] for case in CASES} - {case[:2] for case in SHORT}))
-def test_a_family_is_never_worse_than_its_members_for_other_workloads(workload: str, noise: str) -> None:
-    _family_is_never_worse(workload, noise)
-
-
-def _family_is_never_worse(workload: str, noise: str) -> None:
     wl, budget = WORKLOADS[workload], BUDGETS[noise]
     methods = [m for w, n, m in CASES if (w, n) == (workload, noise) and m not in ("hdmm", "auto")]
     single = {m: selected(workload, noise, m).error(wl, budget).rmse for m in methods}

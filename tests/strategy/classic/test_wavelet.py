@@ -41,18 +41,8 @@ def _permuted(n: int) -> tb.LinearOperator:
     return tb.Permuted(tb.AllRange(n), np.argsort(np.random.RandomState(0).permutation(n)))
 
 
-@each(("operator", "n", "laplace", "gaussian"), PRINTED)
+@each(("operator", "n", "laplace", "gaussian"), PRINTED, long=LARGEST)
 def test_column_wavelet_of_hdmm(operator, n: int, laplace: float, gaussian: float) -> None:
-    _check_printed(operator, n, laplace, gaussian)
-
-
-@pytest.mark.long
-@each(("operator", "n", "laplace", "gaussian"), LARGEST)
-def test_column_wavelet_of_hdmm_at_1024_cells(operator, n: int, laplace: float, gaussian: float) -> None:
-    _check_printed(operator, n, laplace, gaussian)
-
-
-def _check_printed(operator, n: int, laplace: float, gaussian: float) -> None:
     workload = tb.Workload.of(operator(n))
     columns: dict[NoiseKind, float] = {"laplace": laplace, "gaussian": gaussian}
     for noise, printed in columns.items():
