@@ -7,6 +7,7 @@ where all of them are alike, u. Or a unit of one record comes or goes. Here such
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -18,6 +19,7 @@ from ..privacy import RECORD_DERIVED
 from ..strategy import Strategy
 from .largest import Largest, block_weight, columns, norm_of, power_sums, slices
 
+_INT64 = 2**63
 _ALL = 2**15  # changes up to which all of them are looked at
 _POOL, _ROUNDS = 256, 16
 _WORK = 2**25  # numbers that one round of a search may write out
@@ -46,18 +48,27 @@ class _Seats:
         self.shape = domain.shape
         self.of_units, self.moving = _axes(domain, neighbours)
         self.of_records = [i for i in range(len(self.shape)) if i not in (self.seat, *self.of_units)]
+        p = norm_of(strategy)
+        weights = [block_weight(block, p) for block in strategy.blocks]
+        self.unit = Fraction(1, math.lcm(*(weight.denominator for weight in weights)))
+        self.weights = [int(weight / self.unit) for weight in weights]
+        self.unit /= Fraction(self.k) ** p  # a change is of seats, of which a unit's k are one whole
 
     def powers(self, cells: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Powers of changes, (n,), from their cells (n, parts, attributes), and how often each part is there."""
+        """Powers of changes, (n,), from their cells (n, parts, attributes), and how often each part is there.
+
+        They are whole numbers, of which ``self.unit`` is one.
+        """
         p, (n, parts, _) = norm_of(self.strategy), cells.shape
         total = np.zeros(n, dtype=object)
-        for block in self.strategy.blocks:
+        for block, weight in zip(self.strategy.blocks, self.weights, strict=True):
             for part in slices(block.rows * parts, n):
                 some = cells[part]
                 written = columns(block.query, some.reshape(-1, len(self.shape)), self.shape)
-                moved = written.reshape(block.rows, len(some), parts).astype(object) @ times.astype(object)
-                total[part] += power_sums(moved, p) * block_weight(block, p)
-        return total / Fraction(self.k) ** p
+                total[part] += (
+                    power_sums(_moved(written.reshape(block.rows, len(some), parts), times), p) * weight
+                )
+        return total
 
     def empty(self, cells: np.ndarray, where: np.ndarray) -> np.ndarray:
         """Cells of seats, of which some are empty: these are in the first category of what is of records."""
@@ -75,7 +86,7 @@ class _Seats:
             [self.empty(some, np.zeros(len(some), bool)), self.empty(some, np.ones(len(some), bool))], 1
         )
         found = self.powers(pairs, np.array([1, self.k - 1]))
-        return _best(found, pairs, exhaustive=count <= _ALL)
+        return self._best(found, pairs, exhaustive=count <= _ALL)
 
     def within(self, rng: np.random.Generator) -> Largest:
         """One seat changes, and the unit: from random changes to better ones, some axes of their cells at a time."""
@@ -87,7 +98,7 @@ class _Seats:
             found = self.powers(laid, np.array([1 - self.k, self.k - 1, -1, 1]))
             seen += len(found)
             top = np.argsort(found)[::-1][: max(1, size // 16)]
-            now = _best(found, laid, exhaustive=False)
+            now = self._best(found, laid, exhaustive=False)
             best = now if best is None or now.power > best.power else best
             kept, drawn = pool[top[np.arange(size) % len(top)]], self._changes(rng, size)
             turned = rng.random(kept.shape) < 0.25
@@ -114,6 +125,11 @@ class _Seats:
         found[:, 4, : min(3, len(self.shape))] = rng.integers(2, size=(n, min(3, len(self.shape))))
         return found
 
+    def _best(self, found: np.ndarray, cells: np.ndarray, *, exhaustive: bool) -> Largest:
+        at = int(np.argmax(found))
+        told = tuple(tuple(int(code) for code in cell) for cell in cells[at])
+        return Largest(found[at] * self.unit, told, len(found), exhaustive)
+
     def _laid(self, pool: np.ndarray) -> np.ndarray:
         """Cells (n, 4, attributes) of the seats that stay, before and after, and of the one that changes, likewise."""
         flags = np.zeros((len(pool), 3), dtype=bool)
@@ -137,14 +153,11 @@ def _axes(domain: Domain, neighbours: str) -> tuple[list[int], list[int]]:
     return of_units, [i for i in of_units if domain.attributes[i].from_records or not derived]
 
 
-def _best(found: np.ndarray, cells: np.ndarray, *, exhaustive: bool) -> Largest:
-    at = int(np.argmax(found))
-    return Largest(
-        Fraction(found[at]),
-        tuple(tuple(int(code) for code in cell) for cell in cells[at]),
-        len(found),
-        exhaustive,
-    )
+def _moved(written: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Sums over parts of what stands in the last axis, each as often as it is there: exact."""
+    if written.size and int(np.abs(written).max()) * int(np.abs(times).sum()) >= _INT64:
+        written, times = written.astype(object), times.astype(object)
+    return written @ times
 
 
 def one_record_pairs(
