@@ -81,19 +81,26 @@ class ClassInformation:
         self._known: dict[LinearOperator, np.ndarray] = {}
         # A plan, its rehearsal and its release ask for the same.
         self._profiles: dict[LinearOperator, Profile] = {}
+        self._last: tuple[np.ndarray, list[np.ndarray]] | None = None
 
     def answer(self, operator: LinearOperator, answers: Sequence[np.ndarray]) -> np.ndarray:
         self.variance(operator)  # refuses what is not determined
-        values, out = np.asarray(answers[0], dtype=float), np.zeros(operator.shape[0])
-        terms, start = self._terms(operator), 0
-        for piece in self._pieces:
-            inward = piece.inward(values[start : start + piece.answers])
-            start += piece.answers
+        out, terms = np.zeros(operator.shape[0]), self._terms(operator)
+        for piece, inward in zip(self._pieces, self._inward(answers[0]), strict=True):
             for term in terms:
                 parts = [s.matrix(c) for s, c in zip(term.sides, piece.within, strict=True)]
                 if all(part.any() for part in parts):
                     out += term.coefficient * (Kron([Dense(part) for part in parts]) @ inward)
         return out
+
+    def _inward(self, answers: np.ndarray) -> list[np.ndarray]:
+        """Of each piece; of the answers that were asked of last it is known, as one release asks for every table."""
+        if self._last is None or self._last[0] is not answers:
+            ends = np.cumsum([piece.answers for piece in self._pieces])
+            parts = np.split(np.asarray(answers, dtype=float), ends[:-1])
+            inward = [piece.inward(part) for piece, part in zip(self._pieces, parts, strict=True)]
+            self._last = answers, inward
+        return self._last[1]
 
     def variance(self, operator: LinearOperator) -> np.ndarray:
         if operator not in self._known:
