@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tabulae.errors import Unsupported
+from tabulae.strategy import rounding
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian, opt0_laplace
 from tabulae.strategy.rounding import share_bits, to_grid, unit_loss
 
@@ -49,3 +50,18 @@ def test_too_many_real_factors_are_refused():
     V = prefix(6)
     with pytest.raises(Unsupported, match="union"):
         share_bits([optimum(V, 2).strategy] * 14, [V] * 14, 2)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("asked", [True, False], ids=["its own queries", "others"])
+def test_of_all_completions_the_best_is_found_without_trying_what_must_lose(p, asked, monkeypatch):
+    """Of an optimum few are tried: one rises, and what adds more loses more. Of other matrices the last may be best."""
+    apart = np.eye(12) - 1 / 12  # neither the queries nor the strategy say anything of the total
+    gram = apart @ prefix(12) @ apart
+    matrix = optimum(gram if asked else prefix(12), p).strategy @ apart
+    tried = []
+    monkeypatch.setattr(rounding, "unit_loss", lambda *given: tried.append(given) or unit_loss(*given))
+    found = to_grid(matrix, gram, p, 20)
+    number, each = len(tried) * p // 2, [np.rint(2**20 * made()) for made in rounding._candidates(matrix, p)]
+    assert number < len(each) if asked else number <= len(each)
+    assert found.loss <= min(unit_loss(one, gram, p) for one in each) * (1 + 1e-6)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 import scipy.linalg
@@ -81,6 +82,7 @@ TOGETHER = 34
 """Bits of the grids of all factors of a product together: k + log2(count) < 63 leaves room for 2^28 records."""
 
 _COARSEST = 3
+_ROUNDED = 1e-6  # relative loss that may be rounding's
 _NEGLIGIBLE = 1e-5  # relative loss at which finer grids no longer pay
 _MULTIPLIER_BITS = 6
 _RECIPROCAL = 1e-14
@@ -198,11 +200,14 @@ def _rounding(
             return spanned
         best: tuple[float, np.ndarray] | None = None
         for candidate in candidates:
-            rounded = np.rint(np.ldexp(candidate, bits))
-            for integers in (rounded, _level(rounded, 2**bits)) if p == 1 else (rounded,):
-                loss = unit_loss(integers, gram, p)
-                if loss < (np.inf if best is None else best[0]):
-                    best = loss, integers
+            rounded = np.rint(np.ldexp(candidate(), bits))
+            tried = (rounded, _level(rounded, 2**bits)) if p == 1 else (rounded,)
+            losses = [unit_loss(integers, gram, p) for integers in tried]
+            least = int(np.argmin(losses))
+            if best is not None and losses[least] > best[0] * (1 + _ROUNDED):
+                break  # what is completed by more loses more
+            if losses[least] < np.inf:
+                best = losses[least], tried[least]
         if stacked is not None and (best is None or stacked.loss <= best[0] * (1 + _NEGLIGIBLE)):
             return stacked
         if best is None:
@@ -331,23 +336,21 @@ def _ladder(matrix: np.ndarray, gram: np.ndarray, p: int, basis: np.ndarray | No
     return rungs
 
 
-def _candidates(matrix: np.ndarray, p: int) -> list[np.ndarray]:
-    """The matrix itself, and completions of it to full column rank."""
-    n = matrix.shape[1]
+def _candidates(matrix: np.ndarray, p: int) -> list[Callable[[], np.ndarray]]:
+    """The matrix itself, and completions of it to full column rank, by more and more; each is made once, if at all."""
+    itself = [lambda: matrix]
     if _well_conditioned(matrix):
-        return [matrix]
-    gram = matrix.T @ matrix
-    values, vectors = np.linalg.eigh(gram)
+        return itself
+    values, vectors = np.linalg.eigh(matrix.T @ matrix)
     if values[0] > 1e-6 * values[-1]:
-        return [matrix]
-    candidates = [matrix]
-    for t in _COMPLETIONS:
+        return itself
+
+    def completed(t: float) -> np.ndarray:
         if p == 1:  # a symmetric root would spread L1 norm: append the missing rows instead
-            candidates.append(np.vstack([matrix, np.sqrt(t) * np.eye(n)]))
-        else:
-            root = (vectors * np.sqrt(np.maximum(values, 0.0) + t * values[-1])) @ vectors.T
-            candidates.append(root)
-    return candidates
+            return np.vstack([matrix, np.sqrt(t) * np.eye(matrix.shape[1])])
+        return (vectors * np.sqrt(np.maximum(values, 0.0) + t * values[-1])) @ vectors.T
+
+    return itself + [cache(partial(completed, t)) for t in _COMPLETIONS]
 
 
 def _well_conditioned(matrix: np.ndarray) -> bool:

@@ -56,6 +56,7 @@ from .rows import row_strategy
 
 _SWEEPS, _PILOT_SWEEPS = 50, 3
 _STEPS = 3.0  # eigendecompositions' worth of the shortest search over a matrix, with what follows it
+_ROUNDING = 2.0  # and of rounding what was found
 _GAUSSIAN_STEPS, _LAPLACE_STEPS = 60, 60  # and of a whole search
 _FINE = 1e-5  # gap to which each factor of the final strategy is solved
 _EXPLICIT = 512  # domains of up to this many cells are bounded as a whole
@@ -420,14 +421,15 @@ def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
             "attribute"
         )
     settings.check_time(merged.domain.size, steps=_STEPS)
+    deadline = settings.deadline - _ROUNDING * SECONDS_A_CUBE * merged.domain.size**3
     gram = explicit_gram(merged)
     lower = None
     if settings.noise == "gaussian":
-        optimum = opt0_gaussian(gram, tolerance=settings.tolerance, deadline=settings.deadline)
+        optimum = opt0_gaussian(gram, tolerance=settings.tolerance, deadline=deadline)
         matrix = optimum.strategy
         lower = None if _pairs_count(settings) else optimum.lower  # it is about columns, not about pairs
     else:
-        best = opt0_laplace(gram, restarts=settings.starts, seed=settings.seed, deadline=settings.deadline)
+        best = opt0_laplace(gram, restarts=settings.starts, seed=settings.seed, deadline=deadline)
         matrix = best.strategy
     rounded = to_grid(matrix, gram, settings.norm, FINEST)
     query = explicit_query(rounded, merges)
