@@ -59,7 +59,7 @@ def test_pages_fit(page: Page, address: str, names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [MAIN[:3], pytest.param(MAIN[3:], marks=pytest.mark.long)], ids=["some", "others"]
+    "names", [MAIN[:2], pytest.param(MAIN[2:], marks=pytest.mark.long)], ids=["some", "others"]
 )
 def test_pages_are_accessible(page: Page, address: str, names: tuple[str, ...]) -> None:
     """But for the theme's buttons that copy code, which all have one name."""

@@ -15,11 +15,13 @@ from tabulae.errors import NotEstimable
 from tabulae.strategy.information.routes import information
 from tabulae.strategy.strategy import unit_variances
 
-CASES = list(itertools.product(WORKLOADS, BUDGETS, ("identity", "workload", "opt0", "kron")))
+METHODS = ("identity", "workload", "opt0", "kron")
+CASES = list(itertools.product(WORKLOADS, BUDGETS, METHODS))
 CASES += list(itertools.product(("union", "recodes", "disjunction", "marginals"), BUDGETS, ("union",)))
+NAMES, SHORT = pairwise(workload=WORKLOADS, noise=BUDGETS, method=METHODS)
 
 
-@each(("workload", "noise", "method"), CASES)
+@each(NAMES, [*SHORT, ("recodes", "gaussian", "union"), ("marginals", "laplace", "union")], long=CASES)
 def test_answers_and_variances_equal_dense_least_squares(workload: str, noise: str, method: str) -> None:
     wl = WORKLOADS[workload]
     strategy = tb.select(wl, noise=noise, method=method)  # type: ignore[arg-type]

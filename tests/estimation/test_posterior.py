@@ -258,8 +258,7 @@ def _named(random, kinship, prior, fixed, counts):
 @pytest.mark.parametrize(
     ("kinship", "each", "spreads", "told"),
     [
-        (0.7, 2, (0.5, 3, 30), 0.5),
-        pytest.param(4.0, 2, (0.5, 3, 30), 0.5, marks=pytest.mark.long),
+        *(pytest.param(kin, 2, (0.5, 3, 30), 0.5, marks=pytest.mark.long) for kin in (0.7, 4.0)),
         (0.7, 1, (30,), 0.01),
     ],
 )
@@ -333,7 +332,7 @@ def test_new_names_keep_the_joint_law_of_shares_counts_and_answers(kinship, each
     np.testing.assert_array_equal(again.counts, state.counts)
 
 
-@pytest.mark.parametrize("every", [True, False])
+@pytest.mark.parametrize("every", [pytest.param(True, marks=pytest.mark.long), False])
 def test_shares_and_kinships_keep_their_joint_law(every):
     """Kinships, shares and tables drawn from their joint law, then shares and kinships drawn anew: means of products of
     shares of nodes above each other, and of kinships, stay within five standard errors of the differences.
