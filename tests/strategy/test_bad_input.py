@@ -65,16 +65,11 @@ def test_a_method_answers_edge_cases_or_says_why_not(
         assert error.rmse >= tb.lower_bound(wl, noise, budget=budget) * (1 - 1e-9)  # type: ignore[arg-type]
 
 
-LONGEST = ("an attribute of one value", "laplace")
+LONGEST = {("an attribute of one value", "laplace"), ("weights far apart", "laplace")}
+CASES = list(itertools.product(EDGES, BUDGETS))
 
 
-@pytest.mark.parametrize(
-    ("name", "noise"),
-    [
-        pytest.param(*case, marks=pytest.mark.long if case == LONGEST else ())
-        for case in itertools.product(EDGES, BUDGETS)
-    ],
-)
+@each("name, noise", [case for case in CASES if case not in LONGEST], long=CASES)
 def test_families_answer_every_edge_case(name: str, noise: str) -> None:
     strategy = tb.select(EDGES[name], method="auto", noise=noise)  # type: ignore[arg-type]
     assert strategy.error(EDGES[name], BUDGETS[noise]).rmse > 0
