@@ -18,10 +18,11 @@ from tabulae.strategy.strategy import unit_variances
 METHODS = ("identity", "workload", "opt0", "kron")
 CASES = list(itertools.product(WORKLOADS, BUDGETS, METHODS))
 CASES += list(itertools.product(("union", "recodes", "disjunction", "marginals"), BUDGETS, ("union",)))
-NAMES, SHORT = pairwise(workload=WORKLOADS, noise=BUDGETS, method=METHODS)
+NAMES, FEW = pairwise(workload=WORKLOADS, noise=BUDGETS, method=METHODS)
+FEW += [("recodes", "gaussian", "union"), ("marginals", "laplace", "union")]
 
 
-@each(NAMES, [*SHORT, ("recodes", "gaussian", "union"), ("marginals", "laplace", "union")], long=CASES)
+@each(NAMES, FEW, long=CASES)
 def test_answers_and_variances_equal_dense_least_squares(workload: str, noise: str, method: str) -> None:
     wl = WORKLOADS[workload]
     strategy = tb.select(wl, noise=noise, method=method)  # type: ignore[arg-type]
@@ -66,8 +67,7 @@ def test_everybody_but_one_cell_is_not_answered_from_margins(sizes: tuple[int, .
     assert est.variance(margin)["q1"][0] > 0
 
 
-@pytest.mark.parametrize("draws", [4_000, pytest.param(20_000, marks=pytest.mark.long)])
-@each(("workload", "noise", "method"), CASES)
+@each(f"{NAMES}, draws", [(*case, 4_000) for case in FEW], long=[(*case, 20_000) for case in CASES])
 def test_intervals_cover_what_they_say(workload: str, noise: str, method: str, draws: int) -> None:
     """Draws of the noise through Z: coverage of each query's interval is at least its level.
 
