@@ -13,6 +13,7 @@ from typing import Any
 
 import ibis
 import pytest
+import typer.main
 import typer.testing
 from hypothesis import HealthCheck, settings
 from ibis.backends.duckdb import Backend as DuckDB
@@ -66,7 +67,9 @@ def no_plug_is_pulled() -> Iterator[None]:
 def commands_built_once() -> Iterator[None]:
     """The command line is put together once, as in a process of its own, and not for every call."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.testing, "_get_command", cache(vars(typer.testing)["_get_command"]))
+        once = cache(typer.main.get_command)
+        patch.setattr(typer.testing, "_get_command", once)
+        patch.setattr(typer.main, "get_command", once)
         yield
 
 

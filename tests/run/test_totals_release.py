@@ -31,6 +31,9 @@ def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     text = SPECS[request.param]
     for attributes, totals in (('["sex", "age"]', '["age", "sex"]'), ('["race", "young"]', "true")):
         text = text.replace(f"attributes = {attributes}\n", f"attributes = {attributes}\ntotals = {totals}\n")
+    text = text.replace(
+        'queries = { age = "ranges" }', 'attributes = ["age"]'
+    )  # 210 ranges take long to search
     (folder / "spec.toml").write_text(text)
     return tb.run(folder / "spec.toml", out=folder / "release")
 

@@ -124,7 +124,7 @@ people = st.lists(
 )
 
 
-@settings(max_examples=5, phases=(Phase.explicit, Phase.generate))  # shrinking would take minutes
+@settings(max_examples=3, phases=(Phase.explicit, Phase.generate))  # shrinking would take minutes
 @given(mine=people, instead=people)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_replayed_measurements_move_no_further_than_declared(
@@ -205,6 +205,7 @@ def _replayed_without() -> tuple[Plan, list[np.ndarray]]:
 
 
 def test_the_rows_that_are_counted_are_those_of_the_ledger_and_of_no_order_or_file(visits: Path) -> None:
+    visits.write_text(visits.read_text() + '\n[method]\nselect = "identity"\n')
     made, ledger = tb.plan(visits), tb.Ledger.open(visits.parent / "ledger.db")
 
     def counted(plan: Plan, key: bytes | None = None) -> bytes:
@@ -287,6 +288,7 @@ def test_the_plan_says_what_other_bounds_cost(
 def test_where_units_are_replaced_one_row_is_not_compared(visits: Path) -> None:
     """A single row can only be exchanged, so that noise for one may be less than a k-th of that for k."""
     text = visits.read_text().replace('delta = "1e-10"', 'delta = "1e-10"\nneighbours = "replace"')
+    text += '\n[method]\nselect = "identity"\n'
     visits.write_text(text)
     assert [each["rows"] for each in _json(_call("plan", visits, "--json"))["row_bounds"]] == [
         2,
