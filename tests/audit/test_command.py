@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.audit.specs import write_spec
+from tests.cli.schemas import fits
 from typer.testing import CliRunner, Result
 
 from tabulae.audit import Audit, audit
@@ -37,6 +38,7 @@ def test_a_clean_audit(tmp_path: Path) -> None:
     result = _call(spec, "--seconds", "0.05", "--json")
     assert result.exit_code == 0, result.output
     shown = json.loads(result.stdout)
+    fits("audit", shown)
     assert shown["passed"] is True
     assert shown["failed"] == []
     assert {check["name"] for check in shown["checks"]} >= {"noise", "law", "epsilon", "remove one"}

@@ -58,7 +58,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plan]:
 
 
 KINDS = {"groups": EXACT, "crossing": CROSSING}
-SHORT = [("add-remove", "groups", "pure"), (WITHIN, "crossing", "zcdp")]
+SHORT = [(WITHIN, "crossing", "zcdp")]
 ALL = itertools.product(NEIGHBOURS, KINDS, ["zcdp", "pure"])
 
 

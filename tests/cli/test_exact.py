@@ -172,6 +172,7 @@ def test_the_example_from_end_to_end(demo: Path) -> None:
     assert (out / "report.html").read_text() == before
 
 
+@pytest.mark.long
 def test_the_example_survives_a_kill_between_charge_and_storing(demo: Path) -> None:
     spec, out, saved = demo / "exact.toml", demo / "killed", demo / "saved.json"
     assert _call("plan", spec, "--save", saved).exit_code == 0

@@ -31,6 +31,7 @@ def _cure(told: str) -> list[str]:
 
 def test_a_missing_ledger_is_cured_by_the_command_that_is_told(village: Path) -> None:
     (village.parent / "ledger.db").unlink()
+    village.write_text(village.read_text() + '\n[method]\nselect = "identity"\n')
     changed(village, ('unit = "person"', 'unit = "household of a person\'s"'))
     changed(village, ('definition = "zcdp"', 'definition = "approx"\nneighbours = "replace"'))
     assert _steps_of(village) == []

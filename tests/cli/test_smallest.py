@@ -95,6 +95,7 @@ def test_areas(state: Path) -> None:
     assert found["best_shares"]["gap"] >= 0
 
 
+@pytest.mark.long
 def test_a_budget_of_areas_to_be_found_is_printed_and_not_spent(state: Path) -> None:
     changed(state, ('budget = "2"', 'budget = "targets"'))
     line = next(line for line in _ran("plan", state).splitlines() if line.startswith("To release"))

@@ -171,10 +171,10 @@ def test_a_ledger_in_a_narrow_terminal(village: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("tabulae pl", {"plan"}),
-        ("tabulae ledger ", {"init", "show"}),
+        pytest.param("tabulae pl", {"plan"}, marks=pytest.mark.long),
+        pytest.param("tabulae ledger ", {"init", "show"}, marks=pytest.mark.long),
         ("tabulae plan spec.toml --j", {"--json"}),
-        ("tabulae convert release --to s", {"sdmx-csv"}),
+        pytest.param("tabulae convert release --to s", {"sdmx-csv"}, marks=pytest.mark.long),
         ("tabulae ledger init l.db --definition ", {"pure", "approx", "zcdp"}),
     ],
 )

@@ -230,7 +230,7 @@ SOME = [CASES[i] for i in (0, 2, 4, 8, 10, 12, 15, 16)]
 
 @each(("sql", "size", "options"), SOME)
 def test_coverage_is_at_least_the_level(sql: str, size: float, options: dict[str, Any]) -> None:
-    covered(sql, size, options)
+    covered(sql, size, options, runs=6)
 
 
 @pytest.mark.long
@@ -241,7 +241,7 @@ def test_coverage_of_every_figure_is_at_least_the_level(
     covered(sql, size, options)
 
 
-def covered(sql: str, size: float, options: dict[str, Any]) -> None:
+def covered(sql: str, size: float, options: dict[str, Any], runs: int = 12) -> None:
     """Misses are no more than a binomial count of that chance has, but with probability FALSE_ALARM.
 
     Errors of different towns are independent, except of shares of the total, which hardly depend on it.
@@ -251,9 +251,9 @@ def covered(sql: str, size: float, options: dict[str, Any]) -> None:
     estimator = options.pop("method", "least-squares")
     missed, known, unknown = 0, 0, 0
     if estimator == "least-squares":
-        missed, known, unknown = misses(sql, size, level, 12, **options)
+        missed, known, unknown = misses(sql, size, level, runs, **options)
     else:
-        for seed in range(4):
+        for seed in range(runs // 3):
             x = towns(seed, size)
             strategy = tb.select(tb.Workload.marginals(TOWNS, ways=[3]), method="identity")
             m = tb.measure(x, strategy, tb.ZCDP("1/10"), source=tb.noise.Insecure(seed))

@@ -76,7 +76,7 @@ def test_shares_are_those_of_the_columns(strategy: Strategy) -> None:
     [
         ("residual", None),
         ("marginals", {"sex", "age", "race"}),
-        ("hdmm", None),
+        pytest.param("hdmm", None, marks=pytest.mark.long),
         ("eigen-separation", None),
         ("auto", None),
     ],

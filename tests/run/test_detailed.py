@@ -199,6 +199,7 @@ def test_an_audit_says_what_to_do_instead(guild: Path) -> None:
         audit(guild)
 
 
+@pytest.mark.long
 def test_the_example_runs(tmp_path: Path) -> None:
     """As its first lines say, in a folder of its own."""
     examples = Path(__file__).parents[2] / "examples"

@@ -50,6 +50,7 @@ print(json.dumps(found))
 def test_tables_need_no_extra_and_others_say_which_they_need(village: Path, tmp_path: Path) -> None:
     """Nothing is charged for a release that needs what is missing."""
     (tmp_path / "areas").mkdir()
+    village.write_text(village.read_text() + '\n[method]\nselect = "identity"\n')
     duchy = write_duchy(tmp_path / "areas")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, village, duchy, tmp_path / "release"], capture_output=True, text=True

@@ -58,7 +58,7 @@ def test_what_nobody_asked_for_is_not_published(duchy: Path) -> None:
 
 
 # limits --------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("method", ["bluedown", "topdown", "gls"])
+@pytest.mark.parametrize("method", ["bluedown", pytest.param("topdown", marks=pytest.mark.long), "gls"])
 def test_records_that_break_limits_are_estimated_like_others(duchy: Path, method: str) -> None:
     """At most one may be in the fullest plot, and 50 must be in one that has fewer."""
     changed(duchy, ("[release]\nmicrodata = true", f'[method]\nestimate = "{method}"'))
@@ -78,7 +78,7 @@ def test_records_that_break_limits_are_estimated_like_others(duchy: Path, method
     assert {row["obs_status"] for area, row in found.items() if area < "045"} == {"A"}
 
 
-@pytest.mark.parametrize("method", ["bluedown", "topdown"])
+@pytest.mark.parametrize("method", [pytest.param("bluedown", marks=pytest.mark.long), "topdown"])
 def test_exact_counts_that_limits_contradict_are_refused_before_the_charge(duchy: Path, method: str) -> None:
     """52 pairs: there would be 624 people or more, and then 416 or fewer; there are 500."""
     changed(duchy, ("[release]\nmicrodata = true", f'[method]\nestimate = "{method}"'))

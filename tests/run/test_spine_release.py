@@ -28,7 +28,7 @@ def _ledger(duchy: Path) -> tb.Ledger:
     return tb.Ledger.open(duchy.parent / "ledger.db")
 
 
-@pytest.mark.parametrize("method", ["bluedown", "topdown", "gls"])
+@pytest.mark.parametrize("method", [pytest.param("bluedown", marks=pytest.mark.long), "topdown", "gls"])
 def test_a_release_is_complete_verified_and_paid_once(duchy: Path, method: str) -> None:
     microdata = "" if method == "gls" else "microdata = true"
     changed(

@@ -14,13 +14,16 @@ from tests.village import SPEC, write_village
 import tabulae as tb
 from tabulae.export import convert_release
 
+_HERE = SPEC[
+    : SPEC.index('[[table]]\nname = "ages"')
+]  # the others have no totals, and take long to search for
 METHOD = '[method]\nselect = "residual"\n'
 EXACT = '[[invariant]]\nname = "sexes"\nattributes = ["sex"]\nreason = "register"\n'
 SPECS = {
-    "least squares": SPEC + METHOD,
-    "exact": SPEC + METHOD + EXACT,
-    "non-negative": SPEC + METHOD + 'estimate = "non-negative"\n',
-    "exact, non-negative": SPEC + METHOD + 'estimate = "non-negative"\n' + EXACT,
+    "least squares": _HERE + METHOD,
+    "exact": _HERE + METHOD + EXACT,
+    "non-negative": _HERE + METHOD + 'estimate = "non-negative"\n',
+    "exact, non-negative": _HERE + METHOD + 'estimate = "non-negative"\n' + EXACT,
 }
 
 

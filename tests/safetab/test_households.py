@@ -79,7 +79,7 @@ def published(out: Path) -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("definition", "us", "pr", "thresholds", "last"),
     [
-        ("zcdp", True, False, PEERS, "t3/T03004"),
+        pytest.param("zcdp", True, False, PEERS, "t3/T03004", marks=pytest.mark.long),
         pytest.param("puredp", True, False, PEERS, "t3/T03004", marks=pytest.mark.long),
         pytest.param("zcdp", False, True, PEERS, "t3/T03004", marks=pytest.mark.long),
         ("puredp", False, True, PEERS, "t3/T03004"),
@@ -130,7 +130,7 @@ def test_the_rows_that_the_production_code_expects(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_noise")
-@pytest.mark.parametrize(("us", "pr"), [(True, False), (True, True)])
+@pytest.mark.parametrize(("us", "pr"), [pytest.param(True, False, marks=pytest.mark.long), (True, True)])
 def test_invented_households(tmp_path: Path, us: bool, pr: bool) -> None:
     without = {"privacy_budget_h_t3_level_1_aiannh": 0.0, "privacy_budget_h_t4_level_2_county": 0}
     folders = households(tmp_path, run_us=us, run_pr=pr, **without)

@@ -84,7 +84,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     ("chance", "narrow", "dropped"),
     [
         (0.5, 1, True),
-        (0, 1, False),
+        pytest.param(0, 1, False, marks=pytest.mark.long),
         pytest.param(None, 1, False, marks=pytest.mark.long),
         pytest.param(0.5, 0, False, marks=pytest.mark.long),
     ],
@@ -155,6 +155,7 @@ def test_no_ledger(tmp_path: Path) -> None:
     assert left(tmp_path) == set()
 
 
+@pytest.mark.long
 def test_a_second_run_is_charged_anew(tmp_path: Path) -> None:
     first = tabulate(tmp_path)
     first.path.rename(tmp_path / "first")
