@@ -124,6 +124,7 @@ def test_equal_seeds_show_equal_figures(tmp_path: Path) -> None:
     assert one == other
 
 
+@pytest.mark.long
 def test_a_plan_of_a_larger_domain_is_searched(tmp_path: Path) -> None:
     """Replace-one over 24,000 cells: pairs cannot all be listed, and the declared bound holds for those found."""
     spec = write_spec(tmp_path, neighbours="replace", definition="zcdp", method="workload")

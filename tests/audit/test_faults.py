@@ -144,6 +144,7 @@ def test_a_law_that_is_slightly_too_narrow(plans: dict[str, Plan], monkeypatch: 
     assert "more noise" in fails(plans["zcdp"], "law")["law"].detail
 
 
+@pytest.mark.long
 def test_noise_at_a_quarter_of_its_scale(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
     """The measurement says one law and another is drawn."""
     real = _measure._noisy
@@ -152,7 +153,7 @@ def test_noise_at_a_quarter_of_its_scale(plans: dict[str, Plan], monkeypatch: py
         return real(answer, type(law)(law.parameter / 16), source)
 
     monkeypatch.setattr(_measure, "_noisy", narrow)
-    fails(plans["zcdp"], "noise", "epsilon", seconds=0.4)
+    fails(plans["zcdp"], "noise", "epsilon", seconds=1)
 
 
 @pytest.mark.parametrize(

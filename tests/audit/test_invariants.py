@@ -129,6 +129,7 @@ def test_exact_counts_of_others(plans: dict[str, Plan], monkeypatch: pytest.Monk
     assert made["exact"].observed == 4.0
 
 
+@pytest.mark.long
 def test_exact_counts_with_noise(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
     real = product.measure
 
@@ -159,7 +160,7 @@ def test_noise_that_depends_on_the_exact_counts(
 
 
 @pytest.mark.parametrize(
-    "neighbours", [NEIGHBOURS[0], *(pytest.param(other, marks=pytest.mark.long) for other in NEIGHBOURS[1:])]
+    "neighbours", [*(pytest.param(other, marks=pytest.mark.long) for other in NEIGHBOURS[:2]), WITHIN]
 )
 def test_a_sensitivity_halved(
     plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch, neighbours: str

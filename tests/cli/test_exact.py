@@ -142,6 +142,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_the_example_from_end_to_end(demo: Path) -> None:
     spec, out = demo / "exact.toml", demo / "release"
     plan = _json(_call("plan", spec, "--save", demo / "plan.json", "--json"))
@@ -183,6 +184,7 @@ def test_the_example_survives_a_kill_between_charge_and_storing(demo: Path) -> N
     assert "every sum that is exact" in _call("check", out).stdout
 
 
+@pytest.mark.long
 def test_an_invariant_that_crosses_the_tables(tmp_path: Path) -> None:
     """Exact adults by sex: no margin, and neither the ranges nor the groups of the tables nest with it."""
     spec, out = hamlet(tmp_path, text(ADULTS, YOUNG)), tmp_path / "out"

@@ -19,7 +19,7 @@ def _ran(*arguments: object, code: int = 0) -> str:
     return done.output
 
 
-@pytest.mark.parametrize("kind", ["village", "guild", "duchy"])
+@pytest.mark.parametrize("kind", ["village", "guild", pytest.param("duchy", marks=pytest.mark.long)])
 def test_every_kind_of_plan_has_a_page(request: pytest.FixtureRequest, kind: str) -> None:
     spec: Path = request.getfixturevalue(kind)
     page = spec.with_name("plan.html")

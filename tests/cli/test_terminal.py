@@ -158,6 +158,7 @@ def test_labels_are_printed_as_they_are(
     assert "[bold]x[/bold] [/y] :smile:" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_ledger_in_a_narrow_terminal(village: Path) -> None:
     code, seen = _at_a_terminal(village.parent, "ledger", "show", "ledger.db", columns=40, NO_COLOR="1")
     assert code == 0

@@ -67,6 +67,7 @@ def test_words_of_the_release_are_text(guild: Path) -> None:
     assert release.verify() == []
 
 
+@pytest.mark.long
 def test_pure_promises_too(guild: Path) -> None:
     text = (
         guild.read_text().replace('"zcdp"', '"pure"\nneighbours = "replace"').replace("ledger.db", "pure.db")

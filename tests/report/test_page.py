@@ -90,6 +90,7 @@ def test_same_release_same_bytes(made_up, text):
     assert render_report(made_up()) == text
 
 
+@pytest.mark.long
 def test_same_bytes_in_another_process(text):
     """Hash seeds and the order of sets must not reach the page."""
     source = Path(__file__).resolve().parents[2] / "src"
@@ -172,6 +173,7 @@ def test_long_tables_are_cut_with_a_note(made_up, page):
     assert "more rows" not in whole.words
 
 
+@pytest.mark.long
 def test_size_is_bounded(made_up):
     """Three hundred tables of many rows with long names, forty blocks: still under two million bytes."""
     release = made_up()

@@ -74,7 +74,7 @@ def test_shares_are_those_of_the_columns(strategy: Strategy) -> None:
 @pytest.mark.parametrize(
     ("method", "drawn"),
     [
-        ("residual", None),
+        pytest.param("residual", None, marks=pytest.mark.long),
         ("marginals", {"sex", "age", "race"}),
         pytest.param("hdmm", None, marks=pytest.mark.long),
         ("eigen-separation", None),

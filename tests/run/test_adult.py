@@ -19,9 +19,12 @@ RECORDS = ROOT.parent / "shared" / "data" / "adult.csv"
 CELLS = ("age_by_sex", "education_by_sex_by_income")  # ranges overlap, so that a few decide their mean
 RUNS = [20, pytest.param(200, marks=pytest.mark.long)]
 
-pytestmark = pytest.mark.skipif(
-    not RECORDS.exists(), reason="needs the UCI Adult records in ../shared/data/adult.csv"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        not RECORDS.exists(), reason="needs the UCI Adult records in ../shared/data/adult.csv"
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -284,6 +284,7 @@ attributes = []
 """
 
 
+@pytest.mark.long
 def test_tables_without_areas_can_hold_counts_of_areas(duchy: Path) -> None:
     folder = duchy.parent
     duchy.write_text(FLAT + 'rows = { area_type = ["duchy"] }\n')
@@ -292,6 +293,11 @@ def test_tables_without_areas_can_hold_counts_of_areas(duchy: Path) -> None:
     [total] = counts(folder / "before", "total", "duchy").values()
     assert sum(release.tables["kinds"]["estimate"].to_pylist()) == total
     assert release.verify() == []
+
+
+def test_tables_without_areas_choose_one_kind_of_areas(duchy: Path) -> None:
+    duchy.write_text(FLAT + 'rows = { area_type = ["duchy"] }\n')
+    assert read_spec(duchy).earlier
     duchy.write_text(FLAT)
     [told] = mistakes(duchy)
     assert 'table "total" has areas of several kinds: choose one, rows = { area_type = ["..."] }' in told

@@ -536,9 +536,8 @@ def test_exact_counts_are_neither_lost_nor_read_for_nothing(tmp_path: Path, phas
 # errors as published ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "neighbours", [NEIGHBOURS[1], *(pytest.param(NEIGHBOURS[i], marks=pytest.mark.long) for i in (0, 2))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
 def test_published_errors_are_those_of_the_plan_under_invariants(tmp_path: Path, neighbours: str) -> None:
     """Mean squared standardised error over 200 rehearsals is 1, no bias; false alarm below 1e-4.
 

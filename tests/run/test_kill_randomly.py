@@ -70,6 +70,7 @@ def village(village: Path) -> Path:
     return village
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [pytest.param("plan.json", marks=pytest.mark.long), "measurement.json"])
 def test_a_file_that_says_complete_is_never_half_there(village: Path, name: str) -> None:
     """Killed in the middle of the bytes of the two files by which a run's progress is read."""

@@ -78,6 +78,7 @@ def test_implicates_are_whole_tables_that_published_intervals_come_from(duchy: P
     assert "people more or fewer than published" in report
 
 
+@pytest.mark.long
 def test_check_finds_what_was_altered(duchy: Path, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     release = tb.run(_posterior(duchy), duchy.parent / "release")
     worth_at_least(monkeypatch, 1000)  # not what the release was made with
@@ -103,6 +104,7 @@ def test_check_finds_what_was_altered(duchy: Path, quick: None, monkeypatch: pyt
         assert told in faults
 
 
+@pytest.mark.long
 def test_draws_are_made_under_laplace_noise(duchy: Path, quick: None) -> None:
     """They keep the exact count, are near to what was measured with much budget, and check makes them again."""
     _posterior(

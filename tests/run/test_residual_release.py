@@ -110,6 +110,7 @@ def test_generated_loans(tmp_path: Path) -> None:
     _check_release(tb.run(read_spec(spec), tmp_path / "release"), codes, sizes, tables)
 
 
+@pytest.mark.long
 def test_small_tables_of_loans_from_records() -> None:
     """HDMM's 188 small marginals of loans: every answer's error is what its variance says.
 

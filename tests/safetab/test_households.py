@@ -142,7 +142,7 @@ def test_invented_households(tmp_path: Path, us: bool, pr: bool) -> None:
 # With noise --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("allowed", [True, False])
+@pytest.mark.parametrize("allowed", [pytest.param(True, marks=pytest.mark.long), False])
 def test_rows_are_sums_of_what_was_measured(tmp_path: Path, allowed: bool) -> None:
     out = tabulate(households(tmp_path, allow_negative_counts=allowed))
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=out, check=True)
