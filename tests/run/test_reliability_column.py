@@ -28,7 +28,7 @@ from tabulae.spec import ReliabilitySection, Spec
 
 CLASSES = '[reliability]\nthresholds = [0.2, 0.6]\nlabels = ["good", "fair", "poor"]\ncolumn = true\n'
 EXACT = '[[invariant]]\nname = "sexes"\nattributes = ["sex"]\nreason = "register"\n'
-TEXT = SPEC.replace('budget = "1/2"', 'budget = "1/40"') + '[method]\nselect = "residual"\n' + EXACT
+TEXT = SPEC.replace('budget = "1/2"', 'budget = "1/40"') + '[method]\nselect = "identity"\n' + EXACT
 TOLD = ("estimate", "ci_low", "ci_high")
 
 
