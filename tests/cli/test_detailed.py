@@ -185,6 +185,7 @@ def test_the_command_line_stays_light() -> None:
     assert done.stdout.strip() in ("[]", "['numpy']")
 
 
+@pytest.mark.long
 @needs_shared
 @pytest.mark.parametrize("definition", ["zcdp", pytest.param("puredp", marks=pytest.mark.long)])
 def test_the_toy(tmp_path: Path, definition: str) -> None:

@@ -319,8 +319,14 @@ def test_no_report_is_written_over_what_was_altered(kind: str, request: pytest.F
     assert _files(release.path) == before
 
 
-@pytest.mark.parametrize("kind", ["guild", "village"])
-@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "lost"),
+    [
+        *(("guild", True), ("village", False)),
+        pytest.param("guild", False, marks=pytest.mark.long),
+        pytest.param("village", True, marks=pytest.mark.long),
+    ],
+)
 def test_a_new_report_changes_its_own_sum_only(
     kind: str, lost: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

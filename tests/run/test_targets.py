@@ -92,7 +92,7 @@ def test_an_objective_beside_targets_is_refused(village: Path) -> None:
     [
         ("total", "its RMSE is proven"),
         ("relative", "its RMSE over queries scaled to norm 1 is proven"),
-        ("max", "its largest standard error is proven"),
+        pytest.param("max", "its largest standard error is proven", marks=pytest.mark.long),
     ],
 )
 def test_a_proof_is_told_of_what_it_is_about(village: Path, objective: str, words: str) -> None:
