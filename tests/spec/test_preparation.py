@@ -243,7 +243,8 @@ def test_no_neighbour_of_the_records_moves_the_answers_further(
     found = [answers([*base, one]) for one in PEOPLE]
     changes = [(a, b) for a, b in itertools.combinations(found, 2)] if neighbours == "replace" else []
     if neighbours == "add-remove":
-        changes = [(answers(base), one) for one in found]
+        before_any = answers(base)
+        changes = [(before_any, one) for one in found]
     weights = [1 / (b.scale * Fraction(4) ** b.exponent) for b in plan.strategy.blocks]
     worst = max(
         sum(w * int(((after - before) ** 2).sum()) for w, before, after in zip(weights, a, b, strict=True))

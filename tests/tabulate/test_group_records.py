@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 from tests.laws import dear
 
 from tabulae.domain import Attribute
@@ -123,15 +124,14 @@ def test_missing_codes_may_stand_anywhere(write: Writer) -> None:
     assert counted(write("csv", columns), plan) == (1, expected)
 
 
-def test_a_unit_is_counted_up_to_its_bound(write: Writer) -> None:
+@each("rows, expected", [(1, 3), (4, 9)], long=[(2, 6)])
+def test_a_unit_is_counted_up_to_its_bound(write: Writer, rows: int, expected: int) -> None:
     plan = small_plan()
     crowd = [Person(0, 0, 0, {"race": ("10",), "ethnicity": ()})] * 9
-    for rows, expected in ((1, 3), (2, 6), (4, 9)):
-        records, (nation, _) = counted(
-            write("csv", columns_of(crowd)), plan, unit=UnitRule("NAME", rows, bytes(32))
-        )
-        assert records == expected
-        assert nation == {(0, 0, 0): expected, (0, 1, 0): expected}
+    rule = UnitRule("NAME", rows, bytes(32))
+    records, (nation, _) = counted(write("csv", columns_of(crowd)), plan, unit=rule)
+    assert records == expected
+    assert nation == {(0, 0, 0): expected, (0, 1, 0): expected}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
-from tests.laws import dear
 
 from tabulae.domain import Domain
 from tabulae.errors import DataError, InvalidArgument
@@ -36,6 +35,8 @@ DOMAIN = Domain({"sex": ["F", "M"], "age": range(3)})
 RULES = {"sex": ColumnCoding("SEX"), "age": ColumnCoding("AGE")}
 KEY = bytes(range(32))
 KINDS = ("csv", "parquet", "duckdb")
+FEW_KINDS = ["parquet", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("csv", "duckdb"))]
+"""For what is done with values that were read, from wherever."""
 FIND = (Phase.explicit, Phase.generate)  # an engine is too slow a thing to shrink an example with
 
 
@@ -86,7 +87,7 @@ def test_every_source_in_any_order_keeps_the_rows_of_the_smallest_tickets(
             assert found.tolist() == expected.tolist(), kind
 
 
-@dear(phases=FIND)
+@settings(max_examples=settings().max_examples // 3, phases=FIND)
 @given(
     others=people, mine=people, instead=people, k=st.integers(1, 3), key=st.binary(min_size=32, max_size=32)
 )
@@ -109,6 +110,7 @@ def test_one_unit_changes_at_most_k_rows(
     assert -change[change < 0].sum() <= k
 
 
+@pytest.mark.parametrize("kind", FEW_KINDS)
 def test_a_unit_with_no_more_rows_is_untouched(write: Writer, kind: str) -> None:
     rows = [("a", "F", 0), ("a", "F", 0), ("a", "M", 2), ("b", "M", 1)]
     source = write(kind, columns_of(rows))
@@ -138,11 +140,12 @@ def test_every_row_of_a_unit_is_as_likely_as_any_other(write: Writer) -> None:
 def test_another_key_keeps_other_rows(write: Writer) -> None:
     rows = [(str(u), sex, age) for u in range(60) for sex in "FM" for age in range(3)]
     source = write("parquet", columns_of(rows))
-    found = {tuple(counted(source, 2, bytes([i]) * 32)) for i in range(6)}
-    assert len(found) == 6
+    found = {tuple(counted(source, 2, bytes([i]) * 32)) for i in range(3)}
+    assert len(found) == 3
     assert tuple(counted(source, 2, bytes([0]) * 32)) in found
 
 
+@pytest.mark.parametrize("kind", FEW_KINDS)
 def test_policies_see_every_row(write: Writer, kind: str) -> None:
     """A value that is refused is refused even in a row that would not be chosen; "other" is a cell like any."""
     rows = [("a", "F", 0)] * 30 + [("a", "X", 0)]

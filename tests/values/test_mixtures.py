@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from tests.each import each
@@ -120,6 +120,7 @@ def _power(strategy: Strategy, change: list[Fraction]) -> Fraction:
     return total
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(first=rows, second=rows, noise=st.sampled_from(["gaussian", "laplace"]))
 def test_no_record_moves_answers_further_than_a_corner(
     first: list[list[int]], second: list[list[int]], noise: Noise
