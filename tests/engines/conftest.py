@@ -133,15 +133,26 @@ def _marked(name: str) -> Any:
     return pytest.param(name, marks=[pytest.mark.spark] if name.startswith("spark") else [])
 
 
+SWEPT = ("duckdb-csv", "duckdb-parquet", "postgresql")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sweeps are asked of three engines: Spark takes seconds for a question, and a DuckDB file counts as Parquet does.
 
-    `make test-long` asks all.
+    `sweep("postgresql", ...)` names others: where text in a Parquet file is as it is in CSV, or where what a Parquet
+    file gives is what others are compared with. `make test-long` asks all.
     """
     for item in items:
-        slow = item.get_closest_marker("spark") or "duckdb-file" in item.name
-        if item.get_closest_marker("sweep") and slow:
+        if (sweep := item.get_closest_marker("sweep")) is None:
+            continue
+        given = getattr(item, "callspec", None)
+        named = (
+            {name: given.params[name] for name in ("engine", "typed", "elsewhere") if name in given.params}
+            if given
+            else {}
+        )
+        if any(engine not in (sweep.args or SWEPT) for engine in named.values()):
             item.add_marker(pytest.mark.long)
 
 

@@ -40,7 +40,7 @@ def test_estimates_are_those_of_the_single_machine(
     method: Method, spark: SparkSession, tmp_path: Path
 ) -> None:
     """By the two methods whose tasks, between them, are of every kind."""
-    case = in_pieces(random_case(np.random.default_rng(4), 6, 3))
+    case = in_pieces(random_case(np.random.default_rng(4), 4, 3))
     run = on_spark(spark)
     measured = read_measured(case.plan, Stored(list(case.values(1))), tmp_path / "measured", run=run)
     whole = estimate_spine(case.plan, case.values(1), method)

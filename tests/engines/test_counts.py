@@ -77,7 +77,9 @@ def table_of(rows: Sequence[tuple[str | None, str]]) -> pa.Table:
     return pa.table({"Letter": pa.array([r[0] for r in rows], pa.string()), "the age": [r[1] for r in rows]})
 
 
-@pytest.mark.parametrize("quick", ["duckdb-csv", "duckdb-parquet", "postgresql"])
+@pytest.mark.parametrize(
+    "quick", ["duckdb-csv", pytest.param("duckdb-parquet", marks=pytest.mark.long), "postgresql"]
+)
 @settings(max_examples=8, phases=FIND)
 @given(rows=st.lists(st.tuples(letters, written), min_size=1, max_size=60))
 def test_any_text(store: Store, quick: str, rows: list[tuple[str | None, str]]) -> None:

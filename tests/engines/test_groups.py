@@ -84,7 +84,7 @@ OF_UNITS = table_of(crowd(), NAME=[f"n{i**2 % 7}" for i in range(300)])
 KEPT = UnitRule("NAME", 40, bytes(range(32)))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def on_duckdb(store: Store) -> dict[str, Any]:
     """What DuckDB counts: of all records, of those of units that are kept, and by another key."""
     source = store("duckdb-parquet", OF_UNITS)
@@ -95,7 +95,7 @@ def on_duckdb(store: Store) -> dict[str, Any]:
     }
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("duckdb-csv", "postgresql")
 def test_counts_are_those_of_the_definition_and_of_duckdb(
     store: Store, engine: str, on_duckdb: dict[str, Any]
 ) -> None:
@@ -105,6 +105,7 @@ def test_counts_are_those_of_the_definition_and_of_duckdb(
     assert fingerprint == on_duckdb["every"][2]
 
 
+@pytest.mark.sweep("duckdb-csv", "postgresql", "spark-parquet")
 def test_the_same_records_of_units_are_kept(store: Store, engine: str, on_duckdb: dict[str, Any]) -> None:
     found = counted(store(engine, OF_UNITS), unit=KEPT)
     assert found[0] == 160
@@ -112,7 +113,7 @@ def test_the_same_records_of_units_are_kept(store: Store, engine: str, on_duckdb
     assert found[2] != on_duckdb["other"][2]
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("duckdb-csv", "postgresql")
 @pytest.mark.parametrize("unit", [None, pytest.param(UnitRule("NAME", 2, bytes(32)), marks=pytest.mark.long)])
 def test_refusals_are_word_for_word_those_of_duckdb(store: Store, engine: str, unit: UnitRule | None) -> None:
     columns = columns_of(crowd(30))

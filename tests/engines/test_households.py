@@ -28,11 +28,12 @@ def counted(source: RecordSource, spec: Spec = SPEC) -> list[list[int]]:
     return [counts.answer(table.operator(spec.domain)).tolist() for table in spec.workload.tables]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def on_duckdb(store: Store) -> list[list[int]]:
     return counted(store("duckdb-parquet", crowd(7, 60)))
 
 
+@pytest.mark.sweep("duckdb-csv", "postgresql", "spark-parquet")
 def test_seats_are_the_same_everywhere(store: Store, engine: str, on_duckdb: list[list[int]]) -> None:
     """Of households of up to seven four are counted: the same four."""
     found = counted(store(engine, crowd(7, 60)))
@@ -61,12 +62,12 @@ def test_units_may_have_rows_of_their_own(store: Store, engine: str, on_duckdb: 
         assert np.array_equal(np.subtract(one, two), more.get(name, np.zeros(len(one)))), name
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def values_on_duckdb(store: Store) -> list[list[int]]:
     return counted(store("duckdb-parquet", values.crowd(5, 40)), VALUES)
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("duckdb-csv", "postgresql")
 def test_values_beside_households_are_the_same_everywhere(
     store: Store, engine: str, values_on_duckdb: list[list[int]]
 ) -> None:

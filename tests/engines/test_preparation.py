@@ -209,7 +209,7 @@ BINS = [
 NUMBERS = ("written", "float", "whole", "small", "large", "decimal", "single", "odd")
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("duckdb-parquet", "postgresql")
 def test_bins_of_numbers(source: RecordSource, engine: str) -> None:
     names = [name for name in NUMBERS if name in records(engine).column_names]
     for name in names:
@@ -235,7 +235,7 @@ PERIODS = [
 ]
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("duckdb-parquet", "postgresql")
 def test_periods_of_dates(source: RecordSource) -> None:
     for name in ("day", "time", "text_day", "swiss_day"):
         form = DateFormat("DD.MM.YYYY") if name == "swiss_day" else DateFormat()
@@ -266,7 +266,7 @@ def in_periods(name: str, periods: Periods, *, clamp: bool) -> Counter[str]:
     return expected
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("duckdb-parquet", "postgresql")
 def test_whole_numbers_beyond_a_range_count_as_its_ends(source: RecordSource, engine: str) -> None:
     labels = tuple(map(str, range(-2, 200)))
     names = [name for name in NUMBERS if name in records(engine).column_names]
@@ -446,7 +446,7 @@ def test_a_type_that_cannot_be_compared_so_is_refused(
     assert words in str(caught.value)
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("duckdb-parquet", "postgresql")
 def test_what_has_no_class_is_shown_to_the_holder_of_the_records_alone(source: RecordSource) -> None:
     domain = Domain(
         {"n": Attribute("n", Bins((0, 18)).labels), "d": Attribute("d", ("2020",), values=(2020,))}

@@ -191,7 +191,7 @@ def without_java(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "crowd", [pytest.param(0, marks=pytest.mark.long), 128, 2**15]
+    "crowd", [pytest.param(0, marks=pytest.mark.long), pytest.param(128, marks=pytest.mark.long), 2**15]
 )  # the least that a signed byte, or two, do not hold
 def test_areas_have_the_same_counts(
     crowd: int, duchy: Path, where: Where, monkeypatch: pytest.MonkeyPatch

@@ -95,7 +95,7 @@ def by_hand(table: pa.Table, grids: dict[str, Grid]) -> list[int]:
     return [int(part) for part in parts.ravel()]
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("duckdb-parquet", "postgresql")
 def test_parts_are_those_of_every_record(source: RecordSource, engine: str) -> None:
     """Each column by itself, and two of them together, whose parts are products."""
     table = records(engine)
@@ -107,7 +107,7 @@ def test_parts_are_those_of_every_record(source: RecordSource, engine: str) -> N
         assert found.total == N
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("duckdb-parquet", "postgresql")
 def test_a_units_records_are_whole(source: RecordSource, engine: str) -> None:
     """Of units with three records two are counted, each with all of its parts."""
     grid = GRIDS[0]
@@ -118,7 +118,7 @@ def test_a_units_records_are_whole(source: RecordSource, engine: str) -> None:
     assert sum(vector(counts)) == sum(sizes) * grid.steps
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("duckdb-parquet", "postgresql")
 def test_parts_of_values_with_squares(source: RecordSource, engine: str) -> None:
     """With an even and an odd number of steps, of one value, and of two whose parts are products."""
     table = records(engine)
@@ -140,7 +140,7 @@ def test_parts_of_values_with_squares(source: RecordSource, engine: str) -> None
         assert found.total == N
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("duckdb-csv", "postgresql")
 def test_numbers_outside_are_refused_by_name(source: RecordSource, engine: str) -> None:
     rules = {"g": ColumnCoding("g"), "v0": ColumnCoding("whole", made=Grid(-3, 12, Fraction(1)))}
     with pytest.raises(DataError, match="numbers outside its range, or no numbers") as told:
