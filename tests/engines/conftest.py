@@ -136,12 +136,14 @@ def _marked(name: str) -> Any:
 SWEPT = ("duckdb-csv", "duckdb-parquet", "postgresql")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Sweeps are asked of three engines: Spark takes seconds for a question, and a DuckDB file counts as Parquet does.
 
     `sweep("postgresql", ...)` names others: where text in a Parquet file is as it is in CSV, or where what a Parquet
     file gives is what others are compared with. `make test-long` asks all.
+
+    What needs Spark comes first, all together: of several workers one starts Spark, which takes 20 seconds.
     """
     for item in items:
         if (sweep := item.get_closest_marker("sweep")) is None:
@@ -154,6 +156,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         )
         if any(engine not in (sweep.args or SWEPT) for engine in named.values()):
             item.add_marker(pytest.mark.long)
+    yield
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
 @pytest.fixture(scope="session", params=[_marked(name) for name in ENGINES])
