@@ -28,6 +28,7 @@ def test_a_run_takes_about_what_its_plan_says(name: str, tmp_path: Path) -> None
         assert found / NEAR - SMALL < expected < found * NEAR + SMALL
 
 
+@pytest.mark.long
 def test_equal_plans_need_the_same_and_larger_ones_more(duchy: Path, tmp_path: Path) -> None:
     spec, _ = SPECS["occupations"][1](tmp_path)
     for path in (spec, duchy):

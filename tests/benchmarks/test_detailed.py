@@ -60,6 +60,7 @@ def test_shares_are_those_that_were_asked_for(hamlet):
     assert abs(one - 0.85) < 6 * 0.36 * (1 / len(people) + 1 / (5 * population.SLOTS)) ** 0.5
 
 
+@pytest.mark.long
 def test_a_seed_gives_the_same_bytes_and_another_others(tmp_path):
     def written(name, seed):
         made = population.write_population(tmp_path / name, 3000, "nation", maps=None, scale=1e-4, seed=seed)
@@ -73,6 +74,7 @@ def test_a_seed_gives_the_same_bytes_and_another_others(tmp_path):
     assert b'"' not in first[1]
 
 
+@pytest.mark.long
 def test_the_nation_has_all_states_and_one_in_a_hundred_in_puerto_rico(tmp_path):
     made = population.write_population(tmp_path, 5000, "nation", maps=None, scale=1e-4)
     people = rows(made.data / "person-records.txt")

@@ -42,6 +42,7 @@ def test_what_one_more_block_costs():
     assert state.per_block(table, "gls") == pytest.approx(1e-3)
 
 
+@pytest.mark.long
 def test_growth_is_drawn(tmp_path):
     table = [
         {"part": "stage", "name": name, "blocks": str(n), "cpu_s": str(0.1 + n / 1e4)}

@@ -15,6 +15,7 @@ from benchmarks import values
 PAGE = (Path(__file__).parents[2] / "docs/methods/values.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_the_hierarchy_again() -> None:
     case, wanted = values.CASES[0], {"gaussian": (3.048, 1.572), "laplace": (6.1, 3.146)}
     for noise, ratios in wanted.items():

@@ -274,6 +274,7 @@ def test_weights_of_any_size(tmp_path: Path, weight: str) -> None:
     assert np.isfinite(plan.found_shares.rmse)
 
 
+@pytest.mark.long
 def test_a_run_publishes_the_shares_that_the_plan_prints(duchy: Path) -> None:
     duchy.write_text(automatic(duchy.read_text(), queries=False))
     assert '"auto"' in duchy.read_text()

@@ -145,7 +145,7 @@ def test_other_workloads_have_none() -> None:
 @pytest.mark.parametrize(
     ("attributes", "pair", "gap"),
     [
-        (10, None, 0.0075),
+        pytest.param(10, None, 0.0075, marks=pytest.mark.long),
         pytest.param(14, None, 0.006, marks=pytest.mark.long),
         pytest.param(14, workloads.sums_up_to, 0.13, marks=pytest.mark.long),
     ],

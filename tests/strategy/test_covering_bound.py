@@ -61,6 +61,7 @@ def test_the_figures_of_the_page(W: np.ndarray, least: float, best: float) -> No
     assert max(hull, opt0_gaussian(W.T @ W, tolerance=1e-5).lower) < least < bound < best
 
 
+@pytest.mark.long
 def test_two_functions_of_one_cell_each_are_the_cells() -> None:
     """A cross-polytope is covered by its own corners: 2 and, with weights, (1 + 3)^2 / 2 ... of squares 1 and 9."""
     for weights in ((1.0, 1.0), (1.0, 3.0)):

@@ -79,6 +79,7 @@ def test_large_domains_are_answered_exactly(make, printed):
     assert strategy.error(workload, tb.PureDP(1)).rmse < 0.82 * printed
 
 
+@pytest.mark.long
 def test_records_over_a_domain_that_cannot_be_listed():
     """10^12 cells: prefix tables from records, with noise that is small beside one person."""
     workload = prefix_pairs({f"a{i}": 100 for i in range(6)})

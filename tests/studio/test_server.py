@@ -228,6 +228,7 @@ def test_a_disk_that_is_full_is_told_and_leaves_the_file(
     assert studio.document.unsaved
 
 
+@pytest.mark.long
 def test_the_last_edit_wins(planning: Studio) -> None:
     for number in range(2):
         planning.edit({"text": SPEC.replace("Village", f"Edit {number}")})

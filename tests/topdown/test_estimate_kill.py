@@ -90,6 +90,7 @@ def test_a_killed_estimate_goes_on_to_the_same_numbers(tmp_path):
     killed_and_resumed(tmp_path, "bluedown", [("sync", 5), ("parent", 3)])
 
 
+@pytest.mark.long
 @no_kill
 def test_least_squares_killed_on_the_way_down_go_on(tmp_path):
     """No pass overwrites what it reads: a level that was half made is made again."""
