@@ -112,9 +112,7 @@ def random_tables(seed: int) -> tb.Workload:
 
 
 @NOISES
-@pytest.mark.parametrize(
-    "seeds", [(16,), pytest.param(range(60), marks=pytest.mark.long)], ids=["few", "60"]
-)
+@pytest.mark.parametrize("seeds", [(16,), pytest.param(range(60), marks=pytest.mark.long)], ids=["few", "60"])
 def test_groups_found_never_err_more_than_one_group_or_one_for_each_table(seeds, noise):
     """By the least squares of all groups together, not by the sum of what each errs alone."""
     for seed in seeds:
