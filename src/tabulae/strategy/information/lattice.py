@@ -44,6 +44,7 @@ from .protocol import MeasuredStrategy, is_flat, one_matrix_each, refuse_not_est
 
 _LISTED = 2**24  # coefficients on one block that are listed
 _STATISTICS = 2**27  # numbers that a profile may hold
+_KEPT = 2**12  # how often coefficients occur is kept for the next budget up to so many
 
 Inverses = Callable[[int], np.ndarray]
 
@@ -58,26 +59,27 @@ class TablePart:
 
 
 class TableTypes:
-    """A table that is a sum of products, and the types of its rows in each attribute.
+    """A table that is a sum of products, and the types of its rows in each attribute: whatever the noise.
 
     Arguments:
         parts: the products, with equally many rows in each attribute.
         axes: the attributes.
         bit: attribute -> its bit in masks, for those that some block crosses.
-        inverses: a set -> ``1 / lambda_S`` of its subsets, (2, ..., 2).
     """
 
-    def __init__(
-        self, parts: Sequence[TablePart], axes: Sequence[Axis], bit: Mapping[int, int], inverses: Inverses
-    ) -> None:
-        self._parts, self._axes, self._bit, self._inverses = parts, axes, bit, inverses
+    def __init__(self, parts: Sequence[TablePart], axes: Sequence[Axis], bit: Mapping[int, int]) -> None:
+        self._parts, self._axes, self._bit = parts, axes, bit
         self._union = 0
         for part in parts:
             self._union |= part.mask
         self._rows = [self._types(i) for i in range(len(axes))]
+        self._known_factors: dict[tuple[int, int], list[tuple[bool, np.ndarray]]] = {}
+        self._known_times: dict[int, np.ndarray] = {}
 
-    def profile(self, masks: np.ndarray, weights: np.ndarray) -> Profile:
+    def profile(self, masks: np.ndarray, weights: np.ndarray, inverses: Inverses) -> Profile:
         """Statistics for blocks that cross the sets ``masks``, their coefficients times ``weights`` (blocks,).
+
+        ``inverses``: a set -> ``1 / lambda_S`` of its subsets, (2, ..., 2).
 
         Raises :class:`~tabulae.errors.Unsupported` for more kinds of queries than statistics can be kept of.
         """
@@ -88,13 +90,18 @@ class TableTypes:
                 f"{len(masks):,} blocks in each: ask for fewer queries in a table, or for marginals, all of one kind"
             )
         stats = np.empty((5, len(masks), columns))
-        tops = {int(within): self._top(int(within)) for within in np.unique(masks & self._union)}
+        tops = {int(within): float(inverses(int(within)).max()) for within in np.unique(masks & self._union)}
         factors = self._beside(masks, weights * [tops[int(m)] for m in masks & self._union])
         exact = True
-        for within in tops:
+        for within, top in tops.items():
             blocks = np.flatnonzero((masks & self._union) == within)
             fits = self._listed(within) <= _LISTED
-            base = self._statistics(within) if fits else self._bounds(within)
+
+            def shares(common: int, top: float = top) -> np.ndarray:
+                """``1 / lambda_S`` in units of the largest within a set: no power of either can overflow."""
+                return inverses(common) / top
+
+            base = self._statistics(within, shares) if fits else self._bounds(within, shares)
             stats[:, blocks] = base[:, None, :] * factors[:, blocks, None]
             exact = exact and fits
         return Profile(*stats, exact=exact, inverse=self._inverse())
@@ -109,14 +116,6 @@ class TableTypes:
                 own = np.array([*powers, size.max(), np.count_nonzero(size)])
                 out = np.where((masks & bit) != 0, out * own[:, None], out)
         return out
-
-    def _top(self, within: int) -> float:
-        """The largest ``1 / lambda_S`` of a set's subsets."""
-        return float(self._inverses(within).max())
-
-    def _shares(self, common: int, within: int) -> np.ndarray:
-        """``1 / lambda_S`` in units of the largest within a set: no power of either can overflow."""
-        return self._inverses(common) / self._top(within)
 
     def _types(self, i: int) -> RowTypes:
         queries = tuple(part.queries[i] for part in self._parts)
@@ -140,9 +139,11 @@ class TableTypes:
             float(t.times.size if c else len(t.times)) for t, c in zip(self._rows, crossed, strict=True)
         )
 
-    def _statistics(self, within: int) -> np.ndarray:
+    def _statistics(self, within: int, shares: Inverses) -> np.ndarray:
         """(5, columns): statistics of the coefficients on a block that crosses the set ``within`` of U."""
-        z = sum(part.coefficient * self._coefficients(p, within) for p, part in enumerate(self._parts))
+        z = sum(
+            part.coefficient * self._coefficients(p, within, shares) for p, part in enumerate(self._parts)
+        )
         size = np.abs(np.asarray(z))  # axes: types and classes of each crossed attribute, types of the others
         times = self._times(within)
         classes = tuple(axis for axis, is_class in enumerate(self._layout(within)) if is_class)
@@ -162,12 +163,16 @@ class TableTypes:
         return out
 
     def _times(self, within: int) -> np.ndarray:
+        if within in self._known_times:
+            return self._known_times[within]
         out = np.ones(())
         for i, types in enumerate(self._rows):
             if within & self._bit.get(i, 0):
                 out = np.multiply.outer(out, types.times)
             else:
                 out = np.multiply.outer(out, np.ones(len(types.times)))
+        if out.size <= _KEPT:
+            self._known_times[within] = out
         return out
 
     def _pieces(self, p: int, i: int, within: int) -> np.ndarray:
@@ -181,32 +186,36 @@ class TableTypes:
         """W u for one row of each type."""
         return self._axes[i].through_mean(self._parts[p].queries[i])[self._rows[i].first]
 
-    def _coefficients(self, p: int, within: int) -> np.ndarray:
-        common = self._parts[p].mask & within
-        out = self._shares(common, within)
-        for i in range(len(self._rows)):
-            piece = self._pieces(p, i, within)
-            if common & self._bit.get(i, 0):
-                out = np.tensordot(out, piece, axes=(0, 0))
-            else:  # only the mean part
-                out = np.multiply.outer(out, piece[0] if within & self._bit.get(i, 0) else piece)
+    def _coefficients(self, p: int, within: int, shares: Inverses) -> np.ndarray:
+        out = shares(self._parts[p].mask & within)
+        for contracted, piece in self._factors(p, within):
+            out = np.tensordot(out, piece, axes=(0, 0)) if contracted else np.multiply.outer(out, piece)
         return out
 
-    def _bounds(self, within: int) -> np.ndarray:
+    def _factors(self, p: int, within: int) -> list[tuple[bool, np.ndarray]]:
+        """What an attribute multiplies coefficients by, and whether it has both parts or the mean part only."""
+        if (p, within) not in self._known_factors:
+            found, common = [], self._parts[p].mask & within
+            for i in range(len(self._rows)):
+                piece, bit = self._pieces(p, i, within), self._bit.get(i, 0)
+                mean = piece[0] if within & bit else piece
+                found.append((True, piece) if common & bit else (False, mean))
+            self._known_factors[p, within] = found
+        return self._known_factors[p, within]
+
+    def _bounds(self, within: int, shares: Inverses) -> np.ndarray:
         """As :meth:`_statistics`: squares exactly, the rest bounded by Minkowski's inequality over products and S."""
         norms = np.zeros((5, math.prod(len(types.times) for types in self._rows)))
         for p, part in enumerate(self._parts):
             for q, other in enumerate(self._parts):
-                lattice = self._shares(part.mask & other.mask & within, within) ** 2
+                lattice = shares(part.mask & other.mask & within) ** 2
                 pieces = [self._inner(p, q, i, within) for i in range(len(self._rows))]
                 common = part.mask & other.mask & within
                 norms[0] += part.coefficient * other.coefficient * self._contracted(lattice, pieces, common)
             for row, power in ((1, 4), (2, 6), (3, 0)):
                 pieces = [self._norms(p, i, within, power) for i in range(len(self._rows))]
                 common = part.mask & within
-                norms[row] += abs(part.coefficient) * self._contracted(
-                    self._shares(common, within), pieces, common
-                )
+                norms[row] += abs(part.coefficient) * self._contracted(shares(common), pieces, common)
         norms[1] **= 4
         norms[2] **= 6
         norms[4] = math.prod(
@@ -259,6 +268,12 @@ def _axes(strategy: MeasuredStrategy) -> tuple[Axis, ...] | None:
     return tuple(Axis(found[0].get(i, Identity(n))) for i, n in enumerate(strategy.domain.shape))
 
 
+@lru_cache(maxsize=4)
+def _table_types(strategy: MeasuredStrategy) -> dict[LinearOperator, TableTypes]:
+    """Those that are known, for every budget."""
+    return {}
+
+
 def is_lattice(strategy: MeasuredStrategy) -> bool:
     """Whether every block is a (generalised) marginal, and the sets of attributes they cross can be listed."""
     axes = _axes(strategy)
@@ -283,7 +298,7 @@ class LatticeInformation:
     def __init__(self, strategy: MeasuredStrategy, variances: Sequence[float]) -> None:
         axes = _axes(strategy)
         assert axes is not None
-        self._axes = axes
+        self._axes, self._tables = axes, _table_types(strategy)
         crossed = [_crossed(block) for block in strategy.blocks]
         attributes = sorted(set().union(*crossed))
         self._bit = {i: 1 << (len(attributes) - 1 - p) for p, i in enumerate(attributes)}
@@ -433,8 +448,9 @@ class LatticeInformation:
         """Statistics of Z: exact where its distinct coefficients can be listed, Minkowski bounds otherwise."""
         masks = np.array(self._masks, dtype=_integers(self._masks))
         weights = np.array(self._units) / np.array(self._variances)
-        table = TableTypes(self._parts(operator), self._axes, self._bit, self._inverse_eigenvalues)
-        return table.profile(masks, weights)
+        if operator not in self._tables:
+            self._tables[operator] = TableTypes(self._parts(operator), self._axes, self._bit)
+        return self._tables[operator].profile(masks, weights, self._inverse_eigenvalues)
 
 
 def _integers(masks: Sequence[int]) -> type:
