@@ -184,18 +184,11 @@ def kills_part() -> str:
     """What runs that were killed at random moments took together with what finished them."""
     with KILLS.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    whole, share = float(rows[0]["whole_cpu_s"]), float(rows[0]["share"])
-    cells = (
-        (
-            f"{float(row['at']):.0%}",
-            row["step"],
-            row["killed_cpu_s"],
-            row["resumed_cpu_s"],
-            f"{float(row['again']):.0%}",
-        )
+    table = "\n".join(
+        f"| {float(row['share']):g} | {float(row['whole_cpu_s']):.0f} | {float(row['at']):.0%} | {row['step']} | "
+        f"{row['killed_cpu_s']} | {row['resumed_cpu_s']} | {float(row['again']):.0%} |"
         for row in rows
     )
-    table = "\n".join(f"| {' | '.join(each)} |" for each in cells)
     stored = [
         float(row["again"]) for row in rows if row["step"] in ("estimating or writing", "tables written")
     ]
@@ -206,15 +199,16 @@ of it, and after its last file was written with all of it. Killed while it count
 kept: counts are confidential, and noise of which a part is lost is lost whole. It counts and draws again; if it was
 charged, it pays again.
 
-`python -m benchmarks.kill_nation SCRATCH` makes {share:g} of the nation ({whole:.0f} s of CPU), kills it at random
-moments and finishes it:
+`python -m benchmarks.kill_nation SCRATCH` makes a share of the nation, kills it at random moments and finishes it;
+seconds are of CPU:
 
-| killed at | while | CPU s until then | and to finish | together, beyond one run |
-|--:|---|--:|--:|--:|
+| share | one run, s | killed at | while | s until then | and to finish | together, beyond one run |
+|--:|--:|--:|---|--:|--:|--:|
 {table}
 
 Once the measurements are stored, a kill costs at most {max(stored):.0%} here, a second start and reading the spec again
-among it. Before, it costs all that was done."""
+among it. Before, it costs all that was done, and less is not possible: counts may not be stored, nor may noise be drawn
+twice for one charge."""
 
 
 def checked_part() -> str:
