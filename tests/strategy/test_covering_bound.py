@@ -26,7 +26,7 @@ def _loss(A: np.ndarray, W: np.ndarray) -> float:
 
 @pytest.mark.parametrize(
     ("seed", "queries"),
-    [(0, 2), (1, 2), *(pytest.param(seed, 3, marks=pytest.mark.long) for seed in range(3))],
+    [(0, 2), *(pytest.param(*case, marks=pytest.mark.long) for case in ((1, 2), (0, 3), (1, 3), (2, 3)))],
 )
 def test_no_matrix_of_unit_l1_columns_beats_it(seed: int, queries: int) -> None:
     """Neither identities, nor the queries, nor their optimum of Gaussian noise, nor mixtures of these."""

@@ -41,7 +41,7 @@ def _optimum(workload: tb.Workload) -> float:
     return opt0_gaussian(explicit_gram(workload.merge()[0]), tolerance=1e-6).lower
 
 
-@each("name", LEANING)
+@each("name", ["few rows", "one is left"], long=LEANING)
 def test_slopes_are_differences(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tabulae.strategy.residual.leaning._SEARCHED", 1e-11)
     spaces = Spaces(LEANING[name].merge()[0], GAUSSIAN)
@@ -115,8 +115,9 @@ def test_sets_of_attributes_that_are_asked_little_do_not_lean() -> None:
     assert not any(structure.leans)
 
 
-def test_attributes_that_may_change_places_are_solved_once() -> None:
+def test_attributes_that_may_change_places_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three pairs: one kind that leans, one that is leaned on; not so where one pair weighs more."""
+    monkeypatch.setattr("tabulae.strategy.residual.leaning._SEARCHED", 0.01)  # how well is not asked
     workload = up_to_pairs([tb.Prefix(3)] * 3, at_most_apart)
     spaces = Spaces(workload.merge()[0], GAUSSIAN)
     assert len(leaning(spaces, spaces.search(), GAUSSIAN)) == 3
@@ -151,6 +152,7 @@ def test_no_more_sets_are_made_than_there_is_time_to_search(monkeypatch: pytest.
     asked: list[int] = []
     of = Leanings._of
     monkeypatch.setattr(Leanings, "_of", lambda self, k: [asked.append(k), of(self, k)][1])
+    monkeypatch.setattr("tabulae.strategy.residual.leaning._SEARCHED", 0.01)  # how well is not asked
     leaning(spaces, spaces.uniform(), GAUSSIAN)
     assert len(asked) == 3
     monkeypatch.setattr("tabulae.strategy.residual.leaning._WORK", 5.0)

@@ -108,11 +108,11 @@ def test_tables_without_a_target_are_still_answered() -> None:
 @pytest.mark.parametrize("method", ["hierarchical", pytest.param("opt0", marks=pytest.mark.long)])
 @each("definition", ["pure", "approx"])
 def test_smallest_budgets_of_laplace_noise(definition: str, method: str) -> None:
-    wl, targets = tb.Workload.of(tb.Prefix(16)), tb.Targets(margin={"x": 40}, confidence="0.9")
+    wl, targets = tb.Workload.of(tb.Prefix(8)), tb.Targets(margin={"x": 40}, confidence="0.9")
     strategy = tb.select(wl, noise="laplace", method=method, objective=targets)
     delta = "1e-6" if definition == "approx" else None
     budget = tb.smallest_budget(strategy, wl, targets, definition=definition, delta=delta)  # type: ignore[arg-type]
-    widths = tb.estimate(tb.measure(np.zeros(16, int), strategy, budget)).half_widths(wl, 0.9)["x"].values
+    widths = tb.estimate(tb.measure(np.zeros(8, int), strategy, budget)).half_widths(wl, 0.9)["x"].values
     assert 0.98 * 40 <= widths.max() <= 40
 
 
@@ -180,7 +180,9 @@ def test_a_definition_must_fit_the_noise() -> None:
         tb.smallest_budget(strategy, wl, targets, definition="approx")
 
 
-@pytest.mark.parametrize(("method", "single"), [("kron", "kron"), ("hdmm", "opt0")])
+@pytest.mark.parametrize(
+    ("method", "single"), [("kron", "kron"), pytest.param("hdmm", "opt0", marks=pytest.mark.long)]
+)
 def test_a_method_that_refuses_later_weights_ends_no_search(
     method: str, single: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

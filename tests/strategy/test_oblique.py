@@ -83,20 +83,8 @@ CASES = [(name, neighbours) for name in WORKLOADS for neighbours in ("add-remove
 LARGEST = [("joint", "replace"), ("alike", "replace")]
 
 
-@each("name, neighbours", [case for case in CASES if case not in LARGEST])
+@each("name, neighbours", [case for case in CASES if case not in LARGEST], long=LARGEST)
 def test_error_and_sensitivity_are_those_of_the_dense_matrices(name: str, neighbours: str) -> None:
-    _check_error_and_sensitivity(name, neighbours)
-
-
-@pytest.mark.long
-@each("name, neighbours", LARGEST)
-def test_error_and_sensitivity_of_the_largest_are_those_of_the_dense_matrices(
-    name: str, neighbours: str
-) -> None:
-    _check_error_and_sensitivity(name, neighbours)
-
-
-def _check_error_and_sensitivity(name: str, neighbours: str) -> None:
     workload = WORKLOADS[name]
     strategy = own(workload, neighbours)
     found = unit_rmse(strategy, workload, neighbours)
@@ -105,7 +93,7 @@ def _check_error_and_sensitivity(name: str, neighbours: str) -> None:
     assert strategy.sensitivity(neighbours).power == sensitivity_by_hand(strategy, neighbours)
 
 
-@each("name", WORKLOADS)
+@each("name", ["mixed", "few rows", "cells"], long=WORKLOADS)
 def test_variances_and_answers_are_those_of_dense_least_squares(name: str) -> None:
     workload = WORKLOADS[name]
     strategy = own(workload)
@@ -295,8 +283,11 @@ def test_attributes_of_one_cut_share_what_is_computed_of_their_tables(
     assert found == pytest.approx(dense_rmse(strategy, workload, "replace"), rel=1e-6)
 
 
-def test_pairs_of_one_form_that_lean_differently_are_told_apart() -> None:
+def test_pairs_of_one_form_that_lean_differently_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tables ask the same of a and one other; one weighs more, so its queries lean on a in another way."""
+    monkeypatch.setattr(
+        "tabulae.strategy.residual.leaning._SEARCHED", 0.01
+    )  # errors are as told, however it ends
     near = np.zeros((3, 9), dtype=int)
     for k in range(3):
         near[k, [4 * k, 3 * k + (k + 1) % 3]] = 1  # b is a, or one more
@@ -345,7 +336,7 @@ def mixed_workloads(draw: st.DrawFn) -> tb.Workload:
     return tb.Workload(domain, tables)
 
 
-@settings(max_examples=settings().max_examples // 5, deadline=None)  # each takes half a second
+@settings(max_examples=settings().max_examples // 7, deadline=None)  # each takes half a second
 @given(mixed_workloads())
 def test_never_worse_than_one_basis_an_attribute(workload: tb.Workload) -> None:
     chosen = unit_rmse(tb.select(workload, method="residual"), workload, "add-remove")
@@ -387,7 +378,7 @@ def test_the_same_asks_need_one_basis() -> None:
     )
 
 
-@each("name", WORKLOADS)
+@each("name", ["few rows", "alike", "cells"], long=WORKLOADS)
 def test_slopes_are_differences(name: str) -> None:
     merged, _ = WORKLOADS[name].merge()
     spaces = Spaces(merged, GAUSSIAN)

@@ -41,7 +41,7 @@ def test_reported_loss_is_that_of_dense_algebra(name):
 
 def test_sensitivity_is_the_sum_of_the_weights():
     """Columns of every matrix sum to a power of two, so that all cells cost the same, exactly."""
-    strategy = tb.select(prefix_pairs({"a": 40, "b": 30, "c": 20}), noise="laplace", method=METHOD)
+    strategy = tb.select(prefix_pairs({"a": 12, "b": 9, "c": 7}), noise="laplace", method=METHOD)
     weights = sum((1 / block.scale for block in strategy.blocks), Fraction(0))
     assert strategy.sensitivity().power == weights
     assert strategy.sensitivity().is_exact
@@ -62,7 +62,8 @@ def test_better_than_marginals_of_cells_and_than_one_product_where_prefixes_are_
 def test_marginals_are_those_of_cells():
     """Where only cells and totals are asked for, the family is that of OPT_M, which is searched once."""
     workload = tb.Workload.marginals(tb.Domain({"a": 4, "b": 5, "c": 6}), ways=[1, 2])
-    rmse = [tb.select(workload, noise="laplace", method=m).candidates[0].rmse for m in (METHOD, "marginals")]
+    found = [tb.select(workload, noise="laplace", method=m, restarts=1) for m in (METHOD, "marginals")]
+    rmse = [strategy.candidates[0].rmse for strategy in found]
     assert rmse[0] == pytest.approx(rmse[1], rel=1e-6)
     assert METHOD not in [c.method for c in tb.select(workload, noise="laplace").candidates]
 

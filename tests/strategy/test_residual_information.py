@@ -235,10 +235,8 @@ def test_a_basis_inverts_itself(operator: LinearOperator) -> None:
         assert gamma == pytest.approx(by_hand[:, 0] @ V @ by_hand[:, 0], abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("name", "budget"),
-    [("union", tb.ZCDP("1/2")), pytest.param("disjunction", tb.PureDP(1), marks=pytest.mark.long)],
-)
+@pytest.mark.long  # test_simulation.py has more draws of less work
+@pytest.mark.parametrize(("name", "budget"), [("union", tb.ZCDP("1/2")), ("disjunction", tb.PureDP(1))])
 def test_errors_are_those_of_simulated_releases(name: str, budget: tb.ZCDP | tb.PureDP) -> None:
     """Mean squared error over 400 rehearsals; a right formula fails the test about once in 10^4 seeds.
 
@@ -266,8 +264,8 @@ def test_errors_are_those_of_simulated_releases(name: str, budget: tb.ZCDP | tb.
 
 
 def test_an_error_takes_each_table_s_own_attributes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 12 attributes a pair's table looks at two: 820 tables over 40 attributes would look at 32,800 otherwise."""
-    names = [f"a{i}" for i in range(12)]
+    """Of 8 attributes a pair's table looks at two: 820 tables over 40 attributes would look at 32,800 otherwise."""
+    names = [f"a{i}" for i in range(8)]
     domain = tb.Domain(dict.fromkeys(names, 4))
     circular = tb.Dense([[int((j - s) % 4 < w) for j in range(4)] for s in range(4) for w in (1, 2, 3)])
     pairs = list(itertools.combinations(names, 2))

@@ -138,6 +138,7 @@ def test_cells_are_joined_across_attributes():
     assert piece.distinct_columns().shape == (2, 3)
 
 
+@pytest.mark.long
 def test_sf1_has_the_published_structure(monkeypatch):
     """4,039 distinct rows, 26,368 distinct columns, rank 3,112."""
     merged, _ = workloads.sf1().merge()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.each import each
+from tests.each import each, pairwise
 from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
@@ -59,9 +59,10 @@ def test_rows_are_orthogonal_and_weigh_alike(n: int) -> None:
     assert (np.abs(basis) == 1).all() == (n in (1, 2, 4, 8, 16, 32, 64))
 
 
-@each("neighbours", NEIGHBOURS)
-@each("noise", BUDGETS)
-@each("name", WORKLOADS)
+@each(
+    *pairwise(name=WORKLOADS, noise=BUDGETS, neighbours=NEIGHBOURS),
+    long=itertools.product(WORKLOADS, BUDGETS, NEIGHBOURS),
+)
 def test_error_and_sensitivity_are_those_of_the_dense_matrices(
     name: str, noise: str, neighbours: str
 ) -> None:

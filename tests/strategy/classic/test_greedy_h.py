@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.each import each
+from tests.each import each, pairwise
 from tests.strategy.instances import WORKLOADS, dense
 
 import tabulae as tb
@@ -114,9 +115,10 @@ def _asked(W: np.ndarray, node: Node, n: int) -> np.ndarray:
     return cut if node == (0, n) else cut[~cut.all(axis=1)]
 
 
-@each("p", [1, 2])
-@each("name", ["all range", "prefix", "windows"])
-@each("n", [2, 6, 13, 16])
+@each(
+    *pairwise(n=[2, 6, 13], name=["all range", "prefix", "windows"], p=[1, 2]),
+    long=itertools.product([2, 6, 13, 16], ["all range", "prefix", "windows"], [1, 2]),
+)
 def test_each_weight_is_best_for_its_subtree(n: int, name: str, p: int) -> None:
     operator = {
         "all range": tb.AllRange(n),
