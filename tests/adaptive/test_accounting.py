@@ -46,7 +46,7 @@ def test_the_published_levels(definition, staged, whole, epsilon, converted):
     assert found.loss.epsilon(DELTA) == pytest.approx(converted, abs=5e-5)
 
 
-@settings(max_examples=25)
+@settings(max_examples=settings().max_examples // 2)
 @given(
     st.sampled_from([PureDP, ZCDP]),
     st.lists(

@@ -36,7 +36,7 @@ def test_distances_of_2020():
 
 
 @needs_blocks
-@pytest.mark.parametrize("year", [2010, 2020])
+@pytest.mark.parametrize("year", [pytest.param(2010, marks=pytest.mark.long), 2020])
 def test_spines_of_both_years_are_sound(year):
     codes, entities = spines.read(year)
     for name, spine in spines.spines(codes, entities).items():

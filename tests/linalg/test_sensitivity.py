@@ -333,7 +333,7 @@ def test_weights_with_large_and_different_denominators() -> None:
 
 def test_a_constant_factor_of_fractions_is_rounded_up() -> None:
     rng = np.random.default_rng(0)
-    for _ in range(20):
+    for _ in range(5):
         column = rng.random((7, 1))
         op = Kron([Dense(column), Prefix(4), Dense(np.repeat(rng.random((3, 1)), 2, axis=1))])
         for p, neighbours in itertools.product((1, 2), NEIGHBOURS):
@@ -480,7 +480,7 @@ def test_too_many_margins_are_bounded_block_by_block(
 ) -> None:
     monkeypatch.setattr(sensitivity, "_VECTOR_CELLS", 1)
     monkeypatch.setattr(sensitivity, "_LISTED_CELLS", 1)
-    for seed in range(20):
+    for seed in range(8):
         blocks = _on_margins(seed)
         found = weighted_sensitivity(blocks, p, neighbours)
         alone = [brute_force([block], p, neighbours) for block in blocks]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.measure.groups import Quiet
 from tests.measure.spines import DOMAIN, counts, plan, records, table
@@ -29,6 +29,7 @@ kinds = pytest.mark.parametrize("kind", BUDGETS)
 
 
 @kinds
+@settings(max_examples=settings().max_examples // 2)
 @given(seed=st.integers(0, 10**6))
 def test_without_noise_every_answer_is_the_truth(kind: str, seed: int) -> None:
     made = plan(seed, BUDGETS[kind])
@@ -83,7 +84,7 @@ def _cost(law: NoiseLaw, moved: int, rows: int) -> Fraction:
     return Fraction(moved * rows) / law.parameter
 
 
-@pytest.mark.parametrize("runs", [250, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("runs", [100, pytest.param(1000, marks=pytest.mark.long)])
 @kinds
 def test_noise_has_the_variance_of_its_law_for_each_level_share_and_query(kind: str, runs: int) -> None:
     """Mean squares over nobody, each of 17 at 7.5 sigma: false alarm of 1,000 runs below 1e-6, skewness included."""
@@ -135,6 +136,7 @@ def test_each_answer_has_a_draw_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
     assert sorted(seen) == list(range(len(laws)))
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(seed=st.integers(0, 10**6))
 def test_a_replaced_record_moves_two_rows_of_each_query_on_two_paths(seed: int) -> None:
     """The same randomness for two neighbours."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -10,6 +11,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from tests.duchy import duchy
+from tests.each import each, pairwise
 from tests.passages import replaced
 from tests.planning.test_area_shares import BLOCKS, SMALL, budgets_of, rows_of
 from tests.planning.test_geography_plan import dense_errors
@@ -68,7 +70,7 @@ def solved(geography: Geography) -> float:
     return (float(problem.value) / whole) ** 0.5  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("weight", [1.0, 5.0])
+@pytest.mark.parametrize("weight", [pytest.param(1.0, marks=pytest.mark.long), 5.0])
 def test_the_search_finds_what_a_solver_of_semidefinite_programs_finds(tmp_path: Path, weight: float) -> None:
     spec = small(tmp_path, ('name = "sexes"\n', f'name = "sexes"\nweight = {weight}\nareas = ["county"]\n'))
     plan, best = plan_geography(spec), solved(spec.geography)
@@ -110,9 +112,10 @@ def test_slopes_are_those_of_differences(tmp_path: Path, definition: str) -> Non
     assert search.at(z + 0.7)[1] == pytest.approx(value)  # how large budgets are in all plays no part
 
 
-@pytest.mark.parametrize("definition", ["zcdp", "pure"])
-@pytest.mark.parametrize("blocks", [BLOCKS, ONLY_CHILD])
-@pytest.mark.parametrize("rule", ["exact", "off"])
+@each(
+    *pairwise(definition=["zcdp", "pure"], blocks=[BLOCKS, ONLY_CHILD], rule=["exact", "off"]),
+    long=itertools.product(["zcdp", "pure"], [BLOCKS, ONLY_CHILD], ["exact", "off"]),
+)
 def test_never_worse_than_equal_shares(tmp_path: Path, definition: str, blocks: str, rule: str) -> None:
     changes = ('"zcdp"', f'"{definition}"'), ("shares =", f'bypass = "{rule}"\nshares =')
     found = plan_geography(small(tmp_path, *changes, blocks=blocks)).found_shares
@@ -267,7 +270,7 @@ def test_mistakes(tmp_path: Path, old: str, new: str, path: str, words: str) -> 
     )
 
 
-@pytest.mark.parametrize("weight", ["1e-300", "1e300"])
+@pytest.mark.parametrize("weight", [pytest.param("1e-300", marks=pytest.mark.long), "1e300"])
 def test_weights_of_any_size(tmp_path: Path, weight: str) -> None:
     plan = plan_geography(small(tmp_path, ('name = "total"', f'name = "total"\nweight = {weight}')))
     assert plan.found_shares is not None

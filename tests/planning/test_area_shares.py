@@ -68,8 +68,11 @@ TARGETS = {
 }
 
 
-# Targets across the spine are of levels, too: those on the spine alone stand back in the short tests.
-CASES = [pytest.param(case, marks=pytest.mark.long if case == "on the spine" else ()) for case in TARGETS]
+# Targets across the spine are of levels, too: those on the spine alone, and a single one, stand back in the short
+# tests.
+CASES = [
+    pytest.param(case, marks=pytest.mark.long if case in ("on the spine", "one") else ()) for case in TARGETS
+]
 
 
 def small(folder: Path, total: str = "", sexes: str = "", budget: str = "1", blocks: str = BLOCKS) -> Spec:
@@ -221,8 +224,8 @@ def test_a_grid_of_shares_holds_none_that_is_better(tmp_path: Path) -> None:
     assert smallest.best is not None
     assert bool(Design.of(spec.geography).joined.sum(axis=1).max() > 1)
     least = np.inf
-    for state in np.linspace(0.02, 0.5, 7):
-        for county in np.linspace(0.02, 0.9 - state, 9):
+    for state in np.linspace(0.02, 0.5, 5):
+        for county in np.linspace(0.02, 0.9 - state, 5):
             parts = [Fraction(int(1000 * part), 1000) for part in (state, county)]
             shares = dict(zip(("state", "county", "block"), [*parts, 1 - sum(parts)], strict=True))
             written = ", ".join(f'{level} = "{share}"' for level, share in shares.items())
@@ -288,9 +291,9 @@ def test_a_looser_target_needs_no_more(tmp_path: Path) -> None:
         plan_geography(
             small(tmp_path, f'target = {{ margin = {margin}, areas = ["county"] }}', budget="targets")
         ).loss.amount
-        for margin in (10, 20, 40)
+        for margin in (10, 20)
     ]
-    assert needed[0] > needed[1] > needed[2]
+    assert needed[0] > needed[1]
 
 
 def test_laplace_noise_has_a_smallest_budget_and_no_best_shares(tmp_path: Path) -> None:
@@ -308,14 +311,14 @@ def test_laplace_noise_has_a_smallest_budget_and_no_best_shares(tmp_path: Path) 
     assert less.smallest.loss == plan.loss
 
 
-@pytest.mark.parametrize("margin", [3, 8.6])
+@pytest.mark.parametrize("margin", [pytest.param(3, marks=pytest.mark.long), 8.6])
 def test_margins_under_laplace_noise_are_met_from_one_budget_on(tmp_path: Path, margin: float) -> None:
     target = f'target = {{ margin = {margin}, areas = ["county"] }}'
     text = (
         small(tmp_path, target).text.replace('"zcdp"', '"pure"').replace('budget = "1"', 'budget = "BUDGET"')
     )
     found = set()
-    for budget in ("1/20", "1", "9", "40", "400"):
+    for budget in ("1/20", "9", "400"):
         smallest = plan_geography(Spec.from_text(text.replace("BUDGET", budget), tmp_path)).smallest
         assert smallest is not None
         assert smallest.loss is not None

@@ -1,5 +1,6 @@
 """Variance, tail, characteristic function and margin of each law, against mpmath."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -25,6 +26,7 @@ from tabulae.privacy import (
 KIND = {DiscreteGaussian: "gaussian", DiscreteLaplace: "laplace", RoundedGaussian: "rounded"}
 LAWS = list(KIND)
 PARAMETERS = ["1/100", "1/4", "0.159", "0.161", "1", "7/3", "100", "2500"]
+FEW = [(law, parameter) for law in LAWS for parameter in ("1/100", "0.161", "7/3", "100")]
 
 
 @each("law", LAWS)
@@ -42,7 +44,7 @@ def test_large_gaussian_tails_by_euler_maclaurin(oracle):
     """Just above the standard deviation where sums are replaced by the normal integral."""
     variance = Fraction((1 << 20) + 7)
     masses, norm = oracle.gaussian_masses(variance, 45000)
-    for k in (0, 1000, 5000, 20000, 37900):
+    for k in (0, 5000, 37900):
         true = 2 * oracle.mp.fsum(masses[k + 1 :]) / norm
         ours = DiscreteGaussian(variance).tail(k)
         assert true <= ours <= true * (1 + 1e-12), k
@@ -63,8 +65,7 @@ def test_variance_is_that_of_the_law(law, parameter, oracle):
     assert law(parameter).variance_of_law == pytest.approx(float(true), rel=1e-12)
 
 
-@each("law", LAWS)
-@each("parameter", PARAMETERS)
+@each("law, parameter", FEW, long=itertools.product(LAWS, PARAMETERS))
 def test_characteristic_is_the_sum_over_the_masses(law, parameter, oracle):
     t = np.array([0.0, 0.1, 1.0, 2.5, math.pi, 5.0, -1.0, 100.0])
     last = int(12 * math.sqrt(Fraction(parameter)) + 30) if law is not DiscreteLaplace else 40 * 100

@@ -39,7 +39,7 @@ def work(path, worker, tries):
     return ids, refusals
 
 
-@pytest.mark.parametrize("charges", [240, pytest.param(1500, marks=pytest.mark.long)])
+@pytest.mark.parametrize("charges", [120, pytest.param(1500, marks=pytest.mark.long)])
 def test_eight_processes_neither_overspend_nor_lose_a_charge(tmp_path, charges):
     path, tries = tmp_path / "ledger.db", charges // 6  # of each: a quarter of them all must be refused
     Ledger.create(path, Fraction(charges, 1500), definition="zcdp")
@@ -56,7 +56,7 @@ def test_eight_processes_neither_overspend_nor_lose_a_charge(tmp_path, charges):
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(12, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.long)])
 def test_a_killed_process_loses_no_charge_that_it_was_told_of(tmp_path, kills):
     path, rng = tmp_path / "ledger.db", np.random.default_rng(0)
     Ledger.create(path, 1, definition="zcdp")

@@ -42,7 +42,9 @@ def _counted(sizes: tuple[int, ...], k: int, c: int) -> tuple[int, int]:
     return found[0]["units"], found[0]["rows"]
 
 
-@pytest.mark.parametrize(("k", "c"), [(1, 1), (1, 3), (2, 2), (3, 9)])
+@pytest.mark.parametrize(
+    ("k", "c"), [(1, 3), (2, 2), *(pytest.param(*case, marks=pytest.mark.long) for case in ((1, 1), (3, 9)))]
+)
 def test_every_pair_of_neighbours(k: int, c: int) -> None:
     """Two units of up to 5 records each: the engine counts as by hand, and no neighbour is further than declared."""
     counts = {sizes: _counted(sizes, k, c) for sizes in product(range(MOST + 1), repeat=2)}

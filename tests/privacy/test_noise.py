@@ -1,6 +1,7 @@
 """Drawn noise against its law. Together the random tests below raise a false alarm with probability
 below 1e-6: each p-value is compared with 1e-6 divided by the number of comparisons."""
 
+import itertools
 import math
 import threading
 import time
@@ -10,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
-from tests.each import each
+from tests.each import each, pairwise
 
 from tabulae.errors import InvalidArgument
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, Insecure, RoundedGaussian, SystemSource, noise
@@ -52,15 +53,19 @@ def test_draws_follow_the_law(law, scale):
     assert fit(noise_law.sample(DRAWS), noise_law) > LEVEL
 
 
-@each("factor", [Fraction(9, 10), Fraction(11, 10)])
-@each("law", LAWS)
-@each("scale", SCALES)
+WRONG = [Fraction(9, 10), Fraction(11, 10)]
+
+
+@each(*pairwise(scale=SCALES, law=LAWS, factor=WRONG), long=itertools.product(SCALES, LAWS, WRONG))
 def test_the_fit_notices_a_tenth_more_or_less(law, scale, factor):
     assert fit(law_at(law, scale, factor).sample(DRAWS), law_at(law, scale)) < LEVEL
 
 
-@each("law", LAWS)
-@each("scale", ["1/1000", "1/50", "1000000", "1000000000", "35184372088832"])
+EXTREME = ["1/1000", "1/50", "1000000", "1000000000", "35184372088832"]
+ENDS = [(law, scale) for law in LAWS for scale in ("1/50", "35184372088832")]
+
+
+@each("law, scale", ENDS, long=itertools.product(LAWS, EXTREME))
 def test_extreme_scales_have_the_right_spread(law, scale):
     """Beyond the chi-square scales: the fit where there is spread, silence where there is none."""
     noise_law = law_at(law, scale)
@@ -94,8 +99,14 @@ def dependence(one, other):
     return stats.chi2_contingency(table).pvalue
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("scale", ["2", "5000"])
+# By table, and by the other route of each law.
+FEW = [("2", DiscreteLaplace), *(("5000", law) for law in LAWS)]
+REST = [(scale, law) for scale in ("2", "5000") for law in LAWS if (scale, law) not in FEW]
+
+
+@pytest.mark.parametrize(
+    ("scale", "law"), [*FEW, *(pytest.param(*case, marks=pytest.mark.long) for case in REST)]
+)
 def test_draws_are_independent_of_the_ones_before(law, scale):
     noise_law, n = law_at(law, scale), 1 << 17
     draws = noise_law.sample(4 * n + 7)
@@ -118,7 +129,7 @@ def test_draws_are_independent_across_threads():
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("scale", ["100", "100000"])
+@pytest.mark.parametrize("scale", [pytest.param("100", marks=pytest.mark.long), "100000"])
 def test_time_says_nothing_about_the_noise(law, scale):
     noise_law, source, n = law_at(law, scale), SystemSource(), 4000
     noise_law.sample(100, source)

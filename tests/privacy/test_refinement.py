@@ -63,7 +63,7 @@ def test_tails_continue_exactly(deep, scripted):
 def test_refined_draws_follow_the_conditional_law(deep):
     """Given a word equal to a threshold, the draw stays at or below it with the fraction left over."""
     sampler = TableSampler(GeometricWeights(Fraction(5, 2)), two_sided=True)
-    source, n = Insecure(3), 2000
+    source, n = Insecure(3), 300
     for k in (-2, 0, 3):
         scaled = deep.laplace_cdf("5/2", k) * deep.mp.mpf(2) ** 64
         word, chance = int(scaled), float(scaled - deep.mp.floor(scaled))

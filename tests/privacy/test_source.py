@@ -90,7 +90,7 @@ def test_a_fork_while_another_thread_draws_does_not_hang():
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        for _ in range(20):
+        for _ in range(8):
             assert len(in_child(lambda: source.u64(5))) == 5
     finally:
         stop.set()

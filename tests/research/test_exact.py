@@ -83,7 +83,7 @@ def test_every_release_meets_its_invariants_exactly(
 
 
 @each("neighbours", ["add-remove", "replace"])
-@each("seed", range(6))
+@each("seed", range(2))
 def test_without_noise_the_answers_are_the_truth(seed: int, neighbours: str) -> None:
     A, C = random_problem(500 + seed, neighbours=neighbours)
     x = np.random.default_rng(seed).integers(0, 1000, A.shape[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -100,8 +101,10 @@ def test_extended_is_never_worse_than_projected(problem: tuple[np.ndarray, np.nd
         assert extended.squared_error <= projected.squared_error * (1 + 1e-12)
 
 
-@each("neighbours", NEIGHBOURS)
-@each("seed", range(8))
+FEW = [(seed, neighbours) for seed in range(2) for neighbours in NEIGHBOURS]
+
+
+@each("seed, neighbours", FEW, long=itertools.product(range(8), NEIGHBOURS))
 def test_every_mechanism_costs_its_budget_and_no_more(seed: int, neighbours: str) -> None:
     """From the covariance of the error, in floats; and from the integers measured, in fractions."""
     A, C = random_problem(100 + seed, neighbours=neighbours)
@@ -114,8 +117,7 @@ def test_every_mechanism_costs_its_budget_and_no_more(seed: int, neighbours: str
         assert measured_cost(mechanism) == Fraction(1, 2)
 
 
-@each("neighbours", NEIGHBOURS)
-@each("seed", range(8))
+@each("seed, neighbours", FEW, long=itertools.product(range(8), NEIGHBOURS))
 def test_the_covariance_is_that_of_the_error_and_stays_in_the_null_space(seed: int, neighbours: str) -> None:
     A, C = random_problem(200 + seed, neighbours=neighbours)
     for make in GAUSSIAN.values():
@@ -124,8 +126,7 @@ def test_the_covariance_is_that_of_the_error_and_stays_in_the_null_space(seed: i
         assert np.abs(C @ mechanism.covariance).max() < 1e-9 * mechanism.squared_error
 
 
-@each("neighbours", NEIGHBOURS)
-@each("seed", range(8))
+@each("seed, neighbours", FEW, long=itertools.product(range(8), NEIGHBOURS))
 def test_the_order_of_the_mechanisms(seed: int, neighbours: str) -> None:
     """optimum <= correlated <= 2 (1 + gap) k^2 optimum, correlated <= the paper's formula, optimum <= extended."""
     A, C = random_problem(300 + seed, neighbours=neighbours)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -45,9 +47,11 @@ def same(one: np.ndarray, other: np.ndarray) -> bool:
     return bool(np.abs(one - other).max() <= 1e-9 * np.abs(other).max())
 
 
-@each("neighbours", NEIGHBOURS)
-@each("name", [*SYMMETRIC, *range(4)])
-@each("seed", range(3))
+PROBLEMS = list(itertools.product([*SYMMETRIC, *range(4)], NEIGHBOURS))
+ORDERS = [(*problem, seed) for problem in PROBLEMS for seed in range(3)]
+
+
+@each("name, neighbours, seed", ORDERS[::5], long=ORDERS)
 def test_orders_of_answers_cells_and_invariants_change_nothing(
     name: str | int, neighbours: str, seed: int
 ) -> None:
@@ -146,8 +150,7 @@ def least_cost(mechanism: SubspaceMechanism) -> float:
     return float(max(costs))
 
 
-@each("neighbours", NEIGHBOURS)
-@each("name", [*SYMMETRIC, *range(4)])
+@each("name, neighbours", PROBLEMS[::3], long=PROBLEMS)
 def test_laplace_noise_costs_no_more_than_is_charged(name: str | int, neighbours: str) -> None:
     """By an oracle that knows the noise alone, and by the integers that are measured."""
     A, C = random_problem(970 + name, neighbours=neighbours) if isinstance(name, int) else SYMMETRIC[name][:2]

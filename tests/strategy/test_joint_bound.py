@@ -44,7 +44,7 @@ def _joint(draw: st.DrawFn) -> tb.Workload:
     return tb.Workload(domain, [*tables, tb.Table.joint("sums", first, sums)])
 
 
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=settings().max_examples // 3)
 @given(_joint(), st.integers(1, 3))
 def test_it_is_never_above_the_optimum(workload: tb.Workload, directions: int) -> None:
     """Against the certified dual of the explicit workload, with few directions of each attribute and with all."""

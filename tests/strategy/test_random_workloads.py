@@ -43,9 +43,9 @@ def _dense_error(strategy: Strategy, workload: tb.Workload, neighbours: str) -> 
     return float(sensitivity * np.linalg.norm(answers) / math.sqrt(len(W)))
 
 
-def _checked(seed: int, noise: str, neighbours: str) -> None:
+def _checked(seed: int, noise: str, neighbours: str, restarts: int | None = None) -> None:
     workload = random_workload(seed, SHAPES[seed % len(SHAPES)])
-    chosen = tb.select(workload, noise=noise, neighbours=neighbours)  # type: ignore[arg-type]
+    chosen = tb.select(workload, noise=noise, neighbours=neighbours, restarts=restarts)  # type: ignore[arg-type]
     error = _dense_error(chosen, workload, neighbours)
     reached = next(c.rmse for c in chosen.candidates if c.method == chosen.method)
     assert reached == pytest.approx(error, rel=1e-5)
@@ -66,7 +66,7 @@ SHORT = CASES[::47]
     [*SHORT, *(pytest.param(*case, marks=pytest.mark.long) for case in CASES if case not in SHORT)],
 )
 def test_none_is_refused_and_none_is_promised_too_much(seed: int, noise: str, neighbours: str) -> None:
-    _checked(seed, noise, neighbours)
+    _checked(seed, noise, neighbours, restarts=1)  # how little it errs is not asked
 
 
 def test_of_the_recorded_study_none_is_refused_and_none_is_promised_too_much() -> None:

@@ -75,7 +75,11 @@ def _reached(strategy: tb.Strategy) -> float:
 METHODS = ["identity", "opt0", "kron", "union", "marginals", "residual", "hdmm", "eigen"]
 NAMES = ["total", "two margins", "recode", "total and a group", "crossed recodes"]
 # No groups to nest, groups within groups, groups that cross: they stand for all, which `make test-long` takes.
-SHORT = pairwise(name=["two margins", "recode", "crossed recodes"], workload=WORKLOADS, method=METHODS)
+SHORT = pairwise(
+    name=["two margins", "recode", "crossed recodes"],
+    workload=WORKLOADS,
+    method=["identity", "opt0", "kron", "residual"],
+)
 
 
 @each(*SHORT, long=itertools.product(NAMES, WORKLOADS, METHODS))

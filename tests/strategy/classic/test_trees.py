@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.each import each
+from tests.each import each, pairwise
 from tests.strategy.instances import WORKLOADS, dense
 
 import tabulae as tb
@@ -167,9 +168,10 @@ def _oracle(strategy: tb.Strategy, workload: tb.Workload, neighbours: str) -> fl
     return sensitivity * float(np.linalg.norm(Z)) / math.sqrt(workload.queries)
 
 
-@each("noise", ["laplace", "gaussian"])
-@each("method", METHODS)
-@each("name", WORKLOADS)
+@each(
+    *pairwise(name=WORKLOADS, method=METHODS, noise=["laplace", "gaussian"]),
+    long=itertools.product(WORKLOADS, METHODS, ["laplace", "gaussian"]),
+)
 def test_answers_every_workload(name: str, method: str, noise: NoiseKind) -> None:
     workload = WORKLOADS[name]
     strategy = METHODS[method](workload, Settings(noise))

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.each import each
 from tests.strategy.eigen.design_cases import all_range, binary_tree, error, haar, prefix
 from tests.strategy.instances import DOMAIN, TABLES, WORKLOADS
 
@@ -59,11 +60,11 @@ def test_the_workloads_rows_are_listed_once():
 TOO_MANY = {("one attribute", "workload"), ("marginals", "hierarchical"), ("disjunction", "hierarchical")}
 
 
-@NOISES
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    "workload", ["one attribute", "rank deficient", "recodes", "marginals", "disjunction"]
-)
+SETS = itertools.product(["one attribute", "rank deficient", "recodes", "marginals", "disjunction"], NAMES)
+EVERY = [(*case, noise) for case in SETS for noise in ("gaussian", "laplace")]
+
+
+@each("workload, name, noise", EVERY[::3], long=EVERY)
 def test_every_set_is_a_strategy_that_errs_as_planned(workload, name, noise):
     wl = WORKLOADS[workload]
     merged, _ = wl.merge()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.each import each
+from tests.each import each, pairwise
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
@@ -228,9 +229,10 @@ def _rank_of_terms(workload: tb.Workload) -> int:
     return max(ranks)
 
 
-@each("neighbours", ["add-remove", "replace"])
-@each("noise", ["gaussian", "laplace"])
-@each("name", ALL)
+@each(
+    *pairwise(name=ALL, noise=["gaussian", "laplace"], neighbours=["add-remove", "replace"]),
+    long=itertools.product(ALL, ["gaussian", "laplace"], ["add-remove", "replace"]),
+)
 def test_every_design_has_exact_sensitivity_and_the_error_of_dense_least_squares(
     name: str, noise: str, neighbours: str
 ) -> None:
@@ -263,7 +265,7 @@ def test_a_rehearsal_answers_the_tables(noise: str, neighbours: str) -> None:
     widths = tb.estimate(
         tb.measure(counts, strategy, budget, neighbours=neighbours, source=source)
     ).half_widths(workload, 0.9)
-    for _ in range(200):
+    for _ in range(100):
         measured = tb.measure(counts, strategy, budget, neighbours=neighbours, source=source)
         answers = tb.estimate(measured).answer(workload)
         for table in workload.tables:
