@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -37,8 +38,13 @@ def counted(where: str, domain: Domain = DOMAIN) -> np.ndarray:
 
 def cells(domain: Domain, holds: Callable[[Record], bool]) -> np.ndarray:
     """The same, cell by cell."""
+    return np.array([int(holds(record)) for record in _records(domain)])
+
+
+@cache
+def _records(domain: Domain) -> list[Record]:
     every = itertools.product(*(a.labels for a in domain.attributes))
-    return np.array([int(holds(dict(zip(domain.names, labels, strict=True)))) for labels in every])
+    return [dict(zip(domain.names, labels, strict=True)) for labels in every]
 
 
 @each(

@@ -62,7 +62,7 @@ PRODUCTS: dict[str, list[LinearOperator]] = {
     "large matrices with few cells after": [dense(140, 140), Identity(20)],
     "prefixes": [Prefix(40), Prefix(70), Prefix(10)],
     "long prefixes": [Identity(3), Prefix(1500), Prefix(9)],
-    "a lone axis": [Prefix(6000)],
+    "a lone axis": [Prefix(2500)],
     "identities between": [Identity(7), Prefix(11), Identity(5), dense(3, 4), Identity(6)],
     "identities only": [Identity(4), Identity(5)],
     "totals": [Total(10), Identity(9), Total(8), Identity(7)],
@@ -79,7 +79,9 @@ PRODUCTS: dict[str, list[LinearOperator]] = {
 }
 
 
-@pytest.fixture(params=["as it is", "small blocks and two threads", "one thread"])
+@pytest.fixture(
+    params=["as it is", "small blocks and two threads", pytest.param("one thread", marks=pytest.mark.long)]
+)
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param != "as it is":
         monkeypatch.setattr(kron_matvec, "_BLOCK", 2**9)

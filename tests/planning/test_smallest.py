@@ -40,7 +40,7 @@ attributes = ["sex", "age"]
 select = "opt0"
 """
 AIMS = [
-    ("rmse = 3", "rmse = 6"),
+    pytest.param("rmse = 3", "rmse = 6", marks=pytest.mark.long),
     ("margin = 9", "margin = 15, confidence = 0.9"),
     ("rmse = 2", "margin = 40"),
 ]

@@ -60,7 +60,7 @@ def test_what_is_met_changes_nothing(target: str) -> None:
     ("definition", "kind", "share"),
     [
         ("zcdp", "rmse", 0.7),
-        ("zcdp", "margin", 0.8),
+        pytest.param("zcdp", "margin", 0.8, marks=pytest.mark.long),
         pytest.param("pure", "rmse", 0.97, marks=pytest.mark.long),
         pytest.param("zcdp", "rmse", 0.97, marks=pytest.mark.long),
         pytest.param("pure", "rmse", 0.7, marks=pytest.mark.long),

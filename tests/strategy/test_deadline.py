@@ -63,7 +63,7 @@ def test_nothing_large_is_decomposed_where_that_would_take_too_long(
     workload: str, noise: str, orders: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deadline, "SECONDS_A_CUBE", 1.0)
-    chosen = tb.select(WORKLOADS[workload], noise=noise, time_limit=3, restarts=0)  # type: ignore[arg-type]
+    chosen = tb.select(WORKLOADS[workload], noise=noise, time_limit=1, restarts=0)  # type: ignore[arg-type]
     assert max(orders, default=0) <= deadline._SMALL
     refused = {c.method: c.note for c in chosen.candidates if c.rmse is None}
     assert "left of the time limit" in refused["opt0"]

@@ -61,11 +61,11 @@ def test_better_than_marginals_of_cells_and_than_one_product_where_prefixes_are_
 
 def test_marginals_are_those_of_cells():
     """Where only cells and totals are asked for, the family is that of OPT_M, which is searched once."""
-    workload = tb.Workload.marginals(tb.Domain({"a": 4, "b": 5, "c": 6}), ways=[1, 2])
+    workload = tb.Workload.marginals(tb.Domain({"a": 3, "b": 4, "c": 5}), ways=[1, 2])
     found = [tb.select(workload, noise="laplace", method=m, restarts=1) for m in (METHOD, "marginals")]
     rmse = [strategy.candidates[0].rmse for strategy in found]
     assert rmse[0] == pytest.approx(rmse[1], rel=1e-6)
-    assert METHOD not in [c.method for c in tb.select(workload, noise="laplace").candidates]
+    assert METHOD not in [c.method for c in tb.select(workload, noise="laplace", restarts=1).candidates]
 
 
 @pytest.mark.long

@@ -282,13 +282,13 @@ def test_estimates_are_unbiased_with_the_variance_stated():
     counts = tb.Counts.from_array(CENSUS, x)
     truth = np.concatenate([w @ x for w in dense(wl).values()])
     errors = []
-    for seed in range(60):
+    for seed in range(20):
         measured = tb.measure(counts, strategy, tb.ZCDP("1/2"), source=tb.noise.Insecure(seed))
         errors.append(np.concatenate(list(tb.estimate(measured).answer(wl).values())) - truth)
     variance = np.concatenate(list(tb.estimate(measured).variance(wl).values()))
     score = np.mean(errors, axis=0) / np.sqrt(variance / len(errors))
     assert np.abs(score).max() < 5
-    assert np.mean(np.square(errors) / variance) == pytest.approx(1, abs=0.07)
+    assert np.mean(np.square(errors) / variance) == pytest.approx(1, abs=0.12)
 
 
 # select -----------------------------------------------------------------------------------------------------

@@ -43,10 +43,10 @@ def column_norm(A, p):
 
 
 WORKLOADS = {
-    "prefix": prefix(16),
+    "prefix": prefix(10),
     "ranges": all_range(10),
     "windows": width_range(12, 5),
-    "few queries": normal(3, 20),
+    "few queries": normal(3, 12),
     "one query": np.array([[1.0, 2.0, 0.0, -1.0]]),
     "identity": np.eye(5),
     "weights": np.diag([1.0, 10.0, 100.0]),
@@ -104,7 +104,7 @@ def test_the_outer_residual_falls_to_its_tolerance(name, p):
 
 
 @pytest.mark.parametrize(
-    ("k", "n"), [(2, 20), *(pytest.param(k, n, marks=pytest.mark.long) for k, n in ((3, 40), (5, 64)))]
+    ("k", "n"), [(2, 12), *(pytest.param(k, n, marks=pytest.mark.long) for k, n in ((3, 40), (5, 64)))]
 )
 def test_few_queries_cost_less_than_cells_or_the_queries_themselves(k, n):
     W = normal(k, n)
@@ -156,7 +156,7 @@ def test_predicates_are_answered_by_mixtures_of_them(restarts):
 
 @pytest.mark.parametrize(
     "workload",
-    [predicates(3, 16), pytest.param(tb.Workload.of(tb.WidthRange(12, 6)), marks=pytest.mark.long)],
+    [predicates(3, 10), pytest.param(tb.Workload.of(tb.WidthRange(12, 6)), marks=pytest.mark.long)],
     ids=["predicates", "windows"],
 )
 def test_auto_never_errs_more_than_low_rank(workload):
