@@ -49,7 +49,7 @@ def test_projection_is_conditioning_for_spherical_gaussian_noise() -> None:
     assert same_law(spherical, 1)
 
 
-@pytest.mark.parametrize("draw", [unequal, laplace])
+@pytest.mark.parametrize("draw", [pytest.param(unequal, marks=pytest.mark.long), laplace])
 def test_and_not_for_other_noise(draw: Draw) -> None:
     assert not same_law(draw, 2)
 

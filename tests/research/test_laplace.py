@@ -234,7 +234,9 @@ def test_second_moments_against_rejection(points: np.ndarray) -> None:
 CUBE = np.array([[1.0, 1, 1, 1], [1, 1, -1, -1], [1, -1, 1, -1]])  # squares, which qhull cuts into triangles
 
 
-@pytest.mark.parametrize("points", [HULL, HULL3, CUBE], ids=["plane", "three", "cube"])
+@pytest.mark.parametrize(
+    "points", [HULL, pytest.param(HULL3, marks=pytest.mark.long), CUBE], ids=["plane", "three", "cube"]
+)
 def test_points_are_those_of_rejection_sampling(points: np.ndarray) -> None:
     """Kolmogorov and Smirnov's test of 20,000 draws against a box's points within K, in 12 directions and the gauge.
 

@@ -142,7 +142,7 @@ SHORT = [
     ("rank deficient", "laplace", "replace"),
     ("one attribute", "laplace", "add-remove"),
     ("one product", "gaussian", "replace"),
-    ("marginals", "gaussian", "add-remove"),
+    ("rank deficient", "gaussian", "add-remove"),
 ]
 
 
