@@ -61,9 +61,9 @@ def semidefinite_optimum(W):
 
 GOLDEN = [  # HDMM Table 5 where it has the cell, to the digits of the design page's own solver
     (all_range(64), 9.7261),
-    (all_range(256), 12.2576),
+    pytest.param(all_range(256), 12.2576, marks=pytest.mark.long),
     (prefix(64), 8.8712),
-    (prefix(256), 10.6649),
+    pytest.param(prefix(256), 10.6649, marks=pytest.mark.long),
     (width_range(64), 8.6962),
     (width_range(256), 9.9208),
 ]
@@ -310,7 +310,9 @@ def test_other_grams_have_none(gram: np.ndarray) -> None:
     assert TridiagonalInverse.of(gram, 1.0) is None
 
 
-@pytest.mark.parametrize("operator", [tb.Prefix(600), tb.AllRange(600)], ids=str)
+@pytest.mark.parametrize(
+    "operator", [tb.Prefix(600), pytest.param(tb.AllRange(600), marks=pytest.mark.long)], ids=str
+)
 def test_many_cells_in_a_row_take_no_dense_spectrum(
     operator: tb.LinearOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -175,7 +175,7 @@ def test_twin_cells_are_measured_alike_and_cost_nothing():
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3])
 def test_rows_bounds_the_number_of_extra_queries(rows):
-    V, _ = prefix(32)
+    V, _ = prefix(16)
     losses = [opt0_laplace(V, rows=r).loss for r in range(rows + 1)]
     best = opt0_laplace(V, rows=rows)
     assert best.theta.shape[0] <= rows

@@ -52,6 +52,11 @@ UNIONS = {
     **{name: WORKLOADS[name] for name in ("union", "recodes", "disjunction", "marginals", "rank deficient")},
     "census": _small_census(),
 }
+# Products, a disjunction of them, and rows of few queries stand for all, which `make test-long` takes.
+FEW = [
+    pytest.param(name, marks=() if name in ("union", "disjunction", "census") else pytest.mark.long)
+    for name in UNIONS
+]
 
 
 def _strategy(name: str, *, by_rows: bool, monkeypatch: pytest.MonkeyPatch) -> tb.Strategy:
@@ -82,7 +87,7 @@ def test_exchangeable_categories_are_exactly_those_whose_swap_changes_nothing(se
             assert (found[j] == found[k]) == all(np.array_equal(g[np.ix_(order, order)], g) for g in grams)
 
 
-@pytest.mark.parametrize("name", UNIONS)
+@pytest.mark.parametrize("name", FEW)
 def test_pieces_have_the_spectrum_of_the_whole(name):
     merged, _ = UNIONS[name].merge()
     split = symmetry(merged)
@@ -100,7 +105,7 @@ def test_pieces_have_the_spectrum_of_the_whole(name):
 
 
 # independent rows -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", UNIONS)
+@pytest.mark.parametrize("name", FEW)
 def test_distinct_rows_carry_the_gram_of_every_piece(name):
     merged, _ = UNIONS[name].merge()
     found, split = independent_rows(merged), {p.within: p for p in symmetry(merged).pieces}
@@ -153,7 +158,7 @@ def test_sf1_has_the_published_structure(monkeypatch):
 
 
 # the dual ---------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", UNIONS)
+@pytest.mark.parametrize("name", FEW)
 def test_pieces_rows_and_cells_have_one_optimum(name, monkeypatch):
     monkeypatch.setattr(row_strategy, "symmetry", _no_symmetry)
     merged, _ = UNIONS[name].merge()
