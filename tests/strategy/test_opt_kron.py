@@ -124,6 +124,7 @@ def test_loans_small_marginals():
     assert rmse(best.loss, 279_751, "laplace") <= 654.36
 
 
+@pytest.mark.long
 def test_adult_prefix_marginals():
     """HDMM prints 126.17 for the best product."""
     own = [prefix(n) for n in ADULT[:5]] + [np.eye(n) for n in ADULT[5:]]
