@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 from scipy.special import gammaln
+from tests.each import each
 
 from tabulae.errors import InvalidArgument
 from tabulae.estimation import posterior
@@ -133,8 +134,12 @@ def _all_tables(limits, sharper=1.0):
     return tables[keep], chances / chances.sum()
 
 
-@pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("move", MOVES)
+# Every move once, every limit with the sweep of all, and where the test's power is shown.
+FEW = [*zip(MOVES, itertools.cycle(LIMITS), strict=False), *(("all", limits) for limits in LIMITS)]
+FEW += [("single", "laplace")]
+
+
+@each("move, limits", dict.fromkeys(FEW), long=itertools.product(MOVES, LIMITS))
 def test_each_move_keeps_the_exact_law(limits, move):
     """Tables drawn from all tables by their probability, moved once: chi-square; a false alarm once in 10**6 seeds.
 
@@ -256,13 +261,14 @@ def _named(random, kinship, prior, fixed, counts):
 
 
 @pytest.mark.parametrize(
-    ("kinship", "each", "spreads", "told"),
+    ("kinship", "each", "spreads", "told", "draws"),
     [
-        *(pytest.param(kin, 2, (0.5, 3, 30), 0.5, marks=pytest.mark.long) for kin in (0.7, 4.0)),
-        (0.7, 1, (30,), 0.01),
+        *(pytest.param(kin, 2, (0.5, 3, 30), 0.5, 3000, marks=pytest.mark.long) for kin in (0.7, 4.0)),
+        (0.7, 1, (30,), 0.01, 1500),
+        pytest.param(0.7, 1, (30,), 0.01, 3000, marks=pytest.mark.long),
     ],
 )
-def test_new_names_keep_the_joint_law_of_shares_counts_and_answers(kinship, each, spreads, told):
+def test_new_names_keep_the_joint_law_of_shares_counts_and_answers(kinship, each, spreads, told, draws):
     """Shares, counts and answers drawn from their joint law, then renamed given the answers: means of what hangs
     together stay, within five standard errors of the differences.
 
@@ -313,7 +319,7 @@ def test_new_names_keep_the_joint_law_of_shares_counts_and_answers(kinship, each
         )
 
     differences, changed, state_of = [], 0, _states(tree)
-    for _ in range(3000):
+    for _ in range(draws):
         counts = np.zeros((leaves, 6), np.int64)
         _named(random, kinship, prior, fixed, counts)
         state = state_of(counts)
@@ -332,8 +338,11 @@ def test_new_names_keep_the_joint_law_of_shares_counts_and_answers(kinship, each
     np.testing.assert_array_equal(again.counts, state.counts)
 
 
-@pytest.mark.parametrize("every", [pytest.param(True, marks=pytest.mark.long), False])
-def test_shares_and_kinships_keep_their_joint_law(every):
+@pytest.mark.parametrize(
+    ("every", "draws"),
+    [(False, 1500), *(pytest.param(every, 3000, marks=pytest.mark.long) for every in (True, False))],
+)
+def test_shares_and_kinships_keep_their_joint_law(every, draws):
     """Kinships, shares and tables drawn from their joint law, then shares and kinships drawn anew: means of products of
     shares of nodes above each other, and of kinships, stay within five standard errors of the differences.
 
@@ -361,7 +370,7 @@ def test_shares_and_kinships_keep_their_joint_law(every):
         return np.array(found)
 
     differences = []
-    for _ in range(3000):
+    for _ in range(draws):
         kinship = np.append(1.0, random.choice(KINSHIPS, 2))
         value, tables = np.empty((7, 6)), np.zeros((7, 6), np.int64)
         for h in range(7):
@@ -395,7 +404,7 @@ def test_shares_that_wait_are_drawn_from_the_prior_when_somebody_may_come():
     prior = Prior(share, tables, drawn, kinship, np.ones((1, 1)), np.ones((3, 2)), *sizes)
     room, found, state_of = (np.empty((2, 2, 2)), np.empty(8)), [], _states(tree)
     nobody = np.zeros((1, 2), np.int64)
-    while len(found) < 6000:
+    while len(found) < 3000:
         drawn[1:], share[1:] = False, np.nan
         sweep(tree.fixed, state_of(nobody), prior, LeafMoves(born=1), *room, random)
         if drawn[2, 0]:
@@ -481,13 +490,17 @@ def _drawn_from_the_prior(random, groups, each):
     return replace(tree, answers=(sums.sum(axis=1, keepdims=True) + noise[0], sums + noise[1])), truth
 
 
-@pytest.fixture(params=[64, 0], ids=["few cells", "many cells"])
+@pytest.fixture
 def cells_are_few(request, monkeypatch):
     """Moves of tables of few cells, and of many, whatever the table."""
     monkeypatch.setattr(posterior, "_FEW_CELLS", request.param)
 
 
-@pytest.mark.parametrize("runs", [36, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("runs", "cells_are_few"),
+    [(36, 0), *(pytest.param(*case, marks=pytest.mark.long) for case in ((36, 64), (400, 64), (400, 0)))],
+    indirect=["cells_are_few"],
+)
 def test_ranks_of_what_the_prior_draws_are_even_at_each_level(runs, few_sizes, cells_are_few):
     """Simulation-based calibration: the rank of the truth among its draws, of the root, a group and a leaf, is uniform,
     for totals and for a cell. Chi-square of six sets of ranks at 1e-4: a false alarm once in 1,600 seeds.
@@ -513,7 +526,15 @@ def test_ranks_of_what_the_prior_draws_are_even_at_each_level(runs, few_sizes, c
     assert stats.chisquare(np.histogram(wide, 5, (0, 1))[0]).pvalue < 1e-4
 
 
-@pytest.mark.parametrize("laplace", [False, True])
+@pytest.mark.parametrize(
+    ("laplace", "cells_are_few"),
+    [
+        (False, 64),
+        (True, 0),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in ((False, 0), (True, 64))),
+    ],
+    indirect=["cells_are_few"],
+)
 def test_moments_are_those_of_quadrature(laplace, few_sizes, cells_are_few):
     """Two leaves below a root and two cells, all parameters integrated out: over shares by Gauss-Legendre quadrature,
     over sizes, spreads and tables by enumeration. Means and variances are within five standard errors."""
