@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import stats
-from tests.each import each
+from tests.each import each, pairwise
 
 from tabulae.estimation.coverage import (
     Spread,
@@ -55,9 +56,15 @@ def _exact_coverage(law: object, coefficients: list[int], h: float) -> float:
     return float(total[max(0, middle - reach) : middle + reach + 1].sum())
 
 
-@each("law", LAWS, ids=str)
-@each("coefficients", [[1], [1, 1], [1, 2], [3, 2], [1, 1, 5]])
-@each("level", [0.8, 0.95, 0.99])
+SUMS = [[1], [1, 1], [1, 2], [3, 2], [1, 1, 5]]
+LEVELS = [0.8, 0.95, 0.99]
+
+
+@each(
+    *pairwise(law=LAWS, coefficients=SUMS, level=LEVELS),
+    long=itertools.product(LAWS, SUMS, LEVELS),
+    ids=str,
+)
 def test_coverage_is_at_least_the_level_by_exact_convolution(
     law: object, coefficients: list[int], level: float
 ) -> None:

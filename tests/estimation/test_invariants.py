@@ -101,7 +101,8 @@ def test_the_null_space_hears_the_noisy_answers_alone(name: str) -> None:
 def test_intervals_cover_and_errors_have_the_stated_variance(noise: str, runs: int) -> None:
     """Coverage of every query and chi-squared of all releases; false alarms below 1e-6 in all, both directions."""
     wl = tb.Workload(DOMAIN, [t for t in TABLES if t.name in ("t", "ab", "abc", "groups", "last")])
-    strategy = tb.select(wl, noise=noise, invariants=EXACT["two margins"])  # type: ignore[arg-type]
+    method = {"gaussian": "opt0", "laplace": "identity"}[noise]  # what "auto" finds to be best
+    strategy = tb.select(wl, noise=noise, method=method, invariants=EXACT["two margins"])  # type: ignore[arg-type]
     truth = {t.name: t.operator(DOMAIN) @ PEOPLE for t in wl.tables}
     estimate = tb.estimate(tb.measure(PEOPLE, strategy, BUDGETS[noise]))
     widths, variance = estimate.half_widths(wl), estimate.variance(wl)
@@ -124,8 +125,14 @@ def test_intervals_cover_and_errors_have_the_stated_variance(noise: str, runs: i
             assert abs(ratio.mean() - 1) < 2 / np.sqrt(runs)
 
 
-@each("method", ["identity", "workload", "residual"])
-@each("name", NAMES)
+METHODS = ["identity", "workload", "residual"]
+
+
+@each(
+    "name, method",
+    zip(NAMES, METHODS * 2, strict=True),
+    long=itertools.product(NAMES, METHODS),
+)
 def test_least_squares_under_constraints_is_that_of_dense_algebra(name: str, method: str) -> None:
     strategy = tb.select(TABLE, method=method)
     m = tb.measure(PEOPLE, strategy, tb.ZCDP("1/2"))

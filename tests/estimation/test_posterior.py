@@ -633,8 +633,8 @@ def test_the_table_has_exact_sums_that_lie_across_its_splits(margins):
         some = start + random.integers(-3, 4, size=(15, 5, len(steps))) @ steps
         table = Draws(tree, tuple(sparse.csr_array(one) for one in some)).table()
         np.testing.assert_array_equal(table, tree.sums @ table[tree.leaf])
-        for each in exact:
-            classes = np.eye(2, dtype=int)[each.label]
+        for sums in exact:
+            classes = np.eye(2, dtype=int)[sums.label]
             np.testing.assert_array_equal(table[tree.leaf] @ classes, start @ classes)
         own += np.abs(table[tree.leaf] - some).mean()
         single += min(np.abs(one - some).mean() for one in some)
@@ -646,8 +646,8 @@ def test_very_precise_measurements_are_the_draws():
     cells = np.array([[1, 3, 1], [1, 2, 0], [0, 1, 1]])
     sure = replace(tree, answers=(*tree.answers[:2], cells), precision=np.tile([0.0, 0.0, 300.0], (3, 1)))
     drawn = sample(sure, np.zeros((2, 3), int), draws=4, seed=0, burnt=20, every=1)
-    for each in drawn.tables:
-        np.testing.assert_array_equal(each.toarray(), cells[1:])
+    for one in drawn.tables:
+        np.testing.assert_array_equal(one.toarray(), cells[1:])
     np.testing.assert_array_equal(drawn.table(), cells)
 
 
