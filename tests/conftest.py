@@ -7,7 +7,7 @@ import os
 import pickle
 import sqlite3
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache, partial, wraps
 from math import ceil
 from typing import Any
 
@@ -118,6 +118,7 @@ def strategies_chosen_once() -> Iterator[Callable[..., Any]]:
 
     real, known = plan.select, {}
 
+    @wraps(real)
     def select(
         workload: Any, *, objective: Any = "total", time_limit: float | None = None, **options: Any
     ) -> Any:
