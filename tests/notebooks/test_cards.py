@@ -200,17 +200,17 @@ def test_huge_domains_and_many_tables_are_cut() -> None:
 
 def test_many_blocks_are_cut(strategy: Strategy) -> None:
     block = strategy.blocks[0]
-    blocks = tuple(Block(f"block {i}", block.query) for i in range(100_000))
-    assert "… 99,988 more" in _read(Strategy(strategy.domain, blocks, "gaussian", "many")).texts
+    blocks = tuple(Block(f"block {i}", block.query) for i in range(20_000))
+    assert "… 19,988 more" in _read(Strategy(strategy.domain, blocks, "gaussian", "many")).texts
 
 
-@pytest.mark.parametrize("count", [500_000, pytest.param(2_000_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [200_000, pytest.param(2_000_000, marks=pytest.mark.long)])
 def test_a_spine_of_many_leaves(count: int) -> None:
     """8,000,000 blocks take four times as long as 2,000,000, and stay below a second."""
     leaves = np.arange(count)
     spine = tb.Spine.from_codes({"tract": leaves // 1000, "block": leaves}, levels=["tract", "block"])
     shared = spine.with_shares({"root": "1/4", "tract": "1/4", "block": "1/2"})
-    assert f"{count:,}" in _read(shared, seconds=0.25).texts
+    assert f"{count:,}" in _read(shared, seconds=0.25 if count > 200_000 else 0.1).texts
 
 
 @given(st.text(), st.lists(st.tuples(st.text(), st.one_of(st.text(), st.integers(), st.floats(), st.none()))))
