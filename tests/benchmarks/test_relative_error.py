@@ -54,7 +54,7 @@ def test_adult_is_the_training_part() -> None:
     assert (counts.sum(axis=(1, 2, 3)) > 0).all()
 
 
-@pytest.mark.parametrize("data", ["adult", "census"])
+@pytest.mark.parametrize("data", [pytest.param("adult", marks=pytest.mark.long), "census"])
 def test_cases_are_over_the_cells_of_the_data(data: str) -> None:
     assert relative_cases.domain_of(data).size == 2048
     for case in relative_cases.cases(data):

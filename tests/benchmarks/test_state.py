@@ -128,8 +128,8 @@ FAULTS: list[tuple[str, str, str]] = [
 @pytest.mark.parametrize(
     ("file", "select", "rule"),
     [
-        *FAULTS[::3],
-        *(pytest.param(*fault, marks=pytest.mark.long) for fault in FAULTS if fault not in FAULTS[::3]),
+        *FAULTS[::5],
+        *(pytest.param(*fault, marks=pytest.mark.long) for fault in FAULTS if fault not in FAULTS[::5]),
     ],
     ids=lambda text: text[:40],
 )

@@ -77,7 +77,7 @@ def spec() -> Spec:
 
 
 @pytest.mark.skipif(not BUREAU.exists(), reason="needs the Bureau's tests beside the checkout")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*(pytest.param(c, marks=pytest.mark.long) for c in CASES[:-1]), CASES[-1]])
 def test_counts_are_those_of_the_bureaus_tests(case: str, spec: Spec, tmp_path: Path) -> None:
     state = {row["MAFID"]: row["STATE"] for row in rows(BUREAU / case / "geo.csv")}
     (tmp_path / "persons.csv").write_text((BUREAU / case / "persons.csv").read_text())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.each import each
 from tests.topdown.descent_cases import Case, random_case
 from tests.topdown.two_pass_cases import gls, numbers
 
@@ -198,31 +199,31 @@ def test_margins_of_any_areas_are_sums_of_leaves(method, seed, names):
     assert found.dtype == leaves.dtype
 
 
-def test_an_interrupted_estimate_goes_on(tmp_path):
+@each("method", ["bluedown"], long=METHODS)
+def test_an_interrupted_estimate_goes_on(tmp_path, method):
     """Stopped before each stage in turn, the estimate is what it would have been; finished stages are not redone."""
     case = random_case(np.random.default_rng(4), 30, 4)
-    for method in METHODS:
-        lines: list[Progress] = []
-        whole = estimate_spine(case.plan, case.values(4), method, say=lines.append)
-        for stop in range(len(lines)):
-            work, count = tmp_path / f"{method}{stop}", 0
+    lines: list[Progress] = []
+    whole = estimate_spine(case.plan, case.values(4), method, say=lines.append)
+    for stop in range(len(lines)):
+        work, count = tmp_path / f"{method}{stop}", 0
 
-            def say(progress: Progress, last: int = stop) -> None:
-                nonlocal count
-                if count == last:
-                    raise KeyboardInterrupt
-                count += 1
+        def say(progress: Progress, last: int = stop) -> None:
+            nonlocal count
+            if count == last:
+                raise KeyboardInterrupt
+            count += 1
 
-            with pytest.raises(KeyboardInterrupt):
-                estimate_spine(case.plan, case.values(4), method, work=work, say=say)
-            again: list[Progress] = []
-            done = estimate_spine(case.plan, case.values(4), method, work=work, say=again.append)
-            assert (numbers(done.vectors) == numbers(whole.vectors)).all()
-            assert again[1:] == lines[max(stop, 1) :]
-        finished: list[Progress] = []
-        done = estimate_spine(case.plan, case.values(4), method, work=work, say=finished.append)
-        assert finished == lines[:1]
+        with pytest.raises(KeyboardInterrupt):
+            estimate_spine(case.plan, case.values(4), method, work=work, say=say)
+        again: list[Progress] = []
+        done = estimate_spine(case.plan, case.values(4), method, work=work, say=again.append)
         assert (numbers(done.vectors) == numbers(whole.vectors)).all()
+        assert again[1:] == lines[max(stop, 1) :]
+    finished: list[Progress] = []
+    done = estimate_spine(case.plan, case.values(4), method, work=work, say=finished.append)
+    assert finished == lines[:1]
+    assert (numbers(done.vectors) == numbers(whole.vectors)).all()
 
 
 def test_divisions_that_stopped_early_are_counted(tmp_path, monkeypatch):

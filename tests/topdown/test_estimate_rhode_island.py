@@ -16,6 +16,7 @@ NEARER = ("county", "tract", "block_group", "MCD")
 AS_NEAR = ("block", "place")
 
 
+@pytest.mark.long
 @needs_blocks
 def test_one_seed():
     blocks = topdown.Blocks()

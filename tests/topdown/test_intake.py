@@ -164,7 +164,9 @@ def test_a_depth_of_many_tasks_goes_on_from_its_last_part(tmp_path, monkeypatch,
         assert tasks.done - every <= every // 8 + 1  # a part of a depth is an eighth of it
 
 
-@pytest.mark.parametrize("at", ["tabulae._run.seal_with_report", "shutil.rmtree"])
+@pytest.mark.parametrize(
+    "at", [pytest.param("tabulae._run.seal_with_report", marks=pytest.mark.long), "shutil.rmtree"]
+)
 def test_a_run_that_ends_after_all_is_written_estimates_nothing_again(duchy, monkeypatch, at):
     """Killed while it sealed, or while what estimates kept was being removed."""
     out, real = duchy.parent / "release", shutil.rmtree

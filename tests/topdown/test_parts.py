@@ -77,7 +77,7 @@ def by_tasks(
 
 
 @pytest.mark.parametrize("method", METHODS)
-@settings(max_examples=settings().max_examples // 3)
+@settings(max_examples=settings().max_examples // 5)
 @given(
     seeds,
     st.integers(2, 30),
