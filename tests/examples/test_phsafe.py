@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/phsafe.toml"
 BUREAU = ROOT.parent / "shared/data/production-2020/sdhc/tests"
 CASES = [
-    pytest.param(f"test{i}", marks=[] if i in (6, 9) else pytest.mark.long, id=f"test{i}")
+    pytest.param(f"test{i}", marks=[] if i == 9 else pytest.mark.long, id=f"test{i}")
     for i in range(1, 12)
 ]
 LETTERS = {"all": "*", "hispanic": "H", "white": "I"}
@@ -77,7 +77,7 @@ def spec() -> Spec:
 
 
 @pytest.mark.skipif(not BUREAU.exists(), reason="needs the Bureau's tests beside the checkout")
-@pytest.mark.parametrize("case", [*(pytest.param(c, marks=pytest.mark.long) for c in CASES[:-1]), CASES[-1]])
+@pytest.mark.parametrize("case", CASES)
 def test_counts_are_those_of_the_bureaus_tests(case: str, spec: Spec, tmp_path: Path) -> None:
     state = {row["MAFID"]: row["STATE"] for row in rows(BUREAU / case / "geo.csv")}
     (tmp_path / "persons.csv").write_text((BUREAU / case / "persons.csv").read_text())

@@ -172,7 +172,9 @@ def _set_by(name: str) -> list[Control]:
     return [control for control in controls(*TEXTS[name]) if control.op == "set" and control.kind != "todo"]
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGE)) for name in TEXTS]
+)
 @settings(max_examples=20)
 @given(data=st.data())
 def test_a_control_changes_its_own_key_and_no_comment_of_others(name: str, data: st.DataObject) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -60,8 +61,7 @@ def check(
     assert abs(division.objective(found.x) - least) <= 1e-3 * (1 + abs(least)) + first_order
 
 
-@each("plain", [False, True])
-@each("kind", KINDS)
+@each("kind, plain", zip(KINDS, itertools.cycle([False, True])), long=itertools.product(KINDS, [False, True]))
 def test_as_good_as_an_interior_point_method(kind, plain):
     @settings(max_examples=settings().max_examples // 2)
     @given(divisions(**KINDS[kind]))
