@@ -13,16 +13,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+BUILT = os.environ.get("BUILT_SITE")
+"""The site that was built before, as `.ci/run` does."""
+of_the_site = pytest.mark.usefixtures("site") if BUILT else pytest.mark.long
+"""The mark of tests that look at the site, which are short where it is built: building it takes 20 seconds."""
 
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site in a folder, built strictly (with --quiet warnings would not be counted); only to be looked at.
 
-    ``BUILT_SITE`` names one that was built before, as `.ci/run` does. Workers share what the first of them builds.
+    ``BUILT_SITE`` names one that was built before. Workers share what the first of them builds.
     """
-    if built := os.environ.get("BUILT_SITE"):
-        return Path(built)
+    if BUILT:
+        return Path(BUILT)
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder = shared / "site"

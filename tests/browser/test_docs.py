@@ -10,6 +10,9 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from playwright.sync_api import Browser, Page
 from tests.browser.conftest import WIDTHS, violations
+from tests.site_pages import of_the_site
+
+pytestmark = of_the_site
 
 MAIN = (
     "index.html",

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from tests.site_pages import ROOT, Page
+from tests.site_pages import ROOT, Page, of_the_site
 
 EXTERNAL = re.compile(
     r"https?://[a-z0-9-]+(\.[a-z0-9-]+)+(:\d+)?(/[^\s<>\"]*)?(\?[^\s]*)?(#[^\s]*)?", re.IGNORECASE
@@ -36,6 +36,7 @@ def broken(pages: dict[Path, Page], file: Path, link: str) -> str:
     return "" if named else "leads to no such place in its page"
 
 
+@of_the_site
 def test_every_link_leads_somewhere(pages: dict[Path, Page]) -> None:
     assert len(pages) > 40
     wrong = {
@@ -47,6 +48,7 @@ def test_every_link_leads_somewhere(pages: dict[Path, Page]) -> None:
     assert not wrong, "\n".join(sorted(wrong))
 
 
+@of_the_site
 def test_every_picture_says_what_it_shows(pages: dict[Path, Page]) -> None:
     for file, page in pages.items():
         for picture in page.pictures:

@@ -19,8 +19,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/phsafe.toml"
 BUREAU = ROOT.parent / "shared/data/production-2020/sdhc/tests"
 CASES = [
-    pytest.param(f"test{i}", marks=[] if i == 9 else pytest.mark.long, id=f"test{i}")
-    for i in range(1, 12)
+    pytest.param(f"test{i}", marks=[] if i == 9 else pytest.mark.long, id=f"test{i}") for i in range(1, 12)
 ]
 LETTERS = {"all": "*", "hispanic": "H", "white": "I"}
 CELLS = {"grown": {"0-17": "2", "18-115": "3"}}
