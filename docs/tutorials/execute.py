@@ -27,9 +27,13 @@ def notebooks() -> list[Path]:
     return sorted(HERE.glob("*.ipynb"))
 
 
-def executed(path: Path, folder: Path) -> NotebookNode:
-    """A notebook with the outputs of a run in ``folder``; a cell that fails raises CellExecutionError."""
+def executed(path: Path, folder: Path, cells: int | None = None) -> NotebookNode:
+    """A notebook, or its first cells, with the outputs of a run in ``folder``.
+
+    A cell that fails raises CellExecutionError.
+    """
     notebook = nbformat.read(path, as_version=4)
+    notebook.cells = notebook.cells[:cells]
     client = NotebookClient(
         notebook,
         kernel_name="python3",

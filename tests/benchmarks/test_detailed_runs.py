@@ -18,7 +18,7 @@ def levels(tmp_path_factory):
     return detailed_accuracy.configuration(tmp_path_factory.mktemp("maps"))[1]
 
 
-@pytest.mark.parametrize("geography", ["48 blocks", "nation"])
+@pytest.mark.parametrize("geography", ["48 blocks", pytest.param("nation", marks=pytest.mark.long)])
 def test_the_front_end_finds_no_mistake(tmp_path, geography):
     made = population.write_population(tmp_path, 2000, geography, maps=None, scale=1e-4)
     inputs = tabulae.interop.safetab.check(made.params, made.data, rule="proven")

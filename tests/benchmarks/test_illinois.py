@@ -41,12 +41,14 @@ def test_errors_leave_the_total_alone(errors):
     assert np.abs(errors["non-negative"].sum(axis=1)).max() < 1e-5
 
 
+@pytest.mark.long
 @needs_counts
 def test_the_estimator_finds_the_same_non_negative_counts(errors):
     """It aims for 1 % of a standard error, 58.6 persons, from the optimum."""
     assert illinois.estimator_gap(errors["non-negative"][:3]) < 0.6
 
 
+@pytest.mark.long
 @needs_counts
 def test_only_non_negativity_brings_a_trend(errors):
     """Five standard errors of a mean of 300 slopes: a false alarm once in 10^6 seeds."""
