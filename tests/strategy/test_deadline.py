@@ -14,6 +14,8 @@ import tabulae as tb
 from tabulae.errors import Unsupported
 from tabulae.strategy import deadline
 from tabulae.strategy.bounds.dual import DualSearch
+from tabulae.strategy.hdmm import kron
+from tabulae.strategy.methods import SINGLE, Settings
 
 SQUARE = tb.Domain({"a": 21, "b": 22})  # 462 cells: a matrix of all is too large
 RNG = np.random.default_rng(5)
@@ -149,3 +151,17 @@ def test_time_in_which_the_machine_does_something_else_does_not_count(
     again = tb.select(workload, time_limit=60)
     assert again.blocks == alone.blocks
     assert [(c.method, c.note) for c in again.candidates] == [(c.method, c.note) for c in alone.candidates]
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_the_search_of_one_matrix_leaves_time_to_round_it(
+    noise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two decompositions' worth, of which one takes a second here."""
+    searched = f"opt0_{noise}"
+    real, until = getattr(kron, searched), []
+    monkeypatch.setattr(kron, "SECONDS_A_CUBE", 1 / 6**3)
+    monkeypatch.setattr(kron, searched, lambda *a, deadline, **k: until.append(deadline) or real(*a, **k))
+    given = Settings(noise, "add-remove", deadline=deadline.now() + 600)  # type: ignore[arg-type]
+    SINGLE["opt0"](tb.Workload.of(tb.Dense(RNG.integers(0, 3, (9, 6)))), given)
+    assert until == [given.deadline - 2]

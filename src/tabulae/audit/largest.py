@@ -19,10 +19,10 @@ import numpy as np
 
 from ..domain import Workload
 from ..linalg import Contrasts, Kron, LinearOperator, MatrixProduct, Stack, Sum
+from ..linalg.arrays import widened
 from ..strategy import Block, Strategy
 
 _ENTRIES = 2**22  # written out at once
-_INT64 = 2**63
 
 
 def columns(query: LinearOperator, cells: np.ndarray, shape: Sequence[int]) -> np.ndarray:
@@ -82,14 +82,19 @@ def told_apart(strategy: Strategy, cells: np.ndarray) -> np.ndarray:
 def power_sums(matrix: np.ndarray, p: int) -> np.ndarray:
     """``sum_i |a_ij|^p`` for each column of an integer matrix, as Python integers (dtype object)."""
     size = np.abs(matrix)
-    if size.size and int(size.max()) ** p * len(size) >= _INT64:
-        size = size.astype(object)
+    size = widened(size, int(size.max(initial=0)) ** p * len(size))
     return (size if p == 1 else size * size).sum(axis=0).astype(object)
 
 
 def block_weight(block: Block, p: int) -> Fraction:
     """What a power sum on the block's grid counts for, in units of its relative scale."""
     return 1 / (block.scale * Fraction(2) ** (p * block.exponent))
+
+
+def whole_weights(weights: Sequence[Fraction]) -> tuple[list[int], int]:
+    """Weights as whole numbers of one part, and how many such parts are 1."""
+    common = lcm(*(weight.denominator for weight in weights))
+    return [int(weight * common) for weight in weights], common
 
 
 def norm_of(strategy: Strategy) -> int:
@@ -188,8 +193,7 @@ def _best_column(
     parts: list[tuple[Fraction, Callable[[np.ndarray], np.ndarray]]], chosen: list[np.ndarray]
 ) -> Largest:
     """The best cell by exact integers, a slice of cells at a time."""
-    common = lcm(*(weight.denominator for weight, _ in parts))
-    whole = [int(weight * common) for weight, _ in parts]
+    whole, common = whole_weights([weight for weight, _ in parts])
     best, at, count = -1, (), combinations(chosen)
     for part in slices(64, count):
         cells = cells_of(np.arange(part.start, min(part.stop, count)), chosen)

@@ -7,7 +7,6 @@ where all of them are alike, u. Or a unit of one record comes or goes. Here such
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -15,11 +14,11 @@ import numpy as np
 
 from ..demo.invented import RecordLayout
 from ..domain import Domain
+from ..linalg.arrays import widened
 from ..privacy import RECORD_DERIVED
 from ..strategy import Strategy
-from .largest import Largest, block_weight, columns, norm_of, power_sums, slices
+from .largest import Largest, block_weight, columns, norm_of, power_sums, slices, whole_weights
 
-_INT64 = 2**63
 _ALL = 2**15  # changes up to which all of them are looked at
 _POOL, _ROUNDS = 256, 16
 _WORK = 2**25  # numbers that one round of a search may write out
@@ -49,10 +48,8 @@ class _Seats:
         self.of_units, self.moving = _axes(domain, neighbours)
         self.of_records = [i for i in range(len(self.shape)) if i not in (self.seat, *self.of_units)]
         p = norm_of(strategy)
-        weights = [block_weight(block, p) for block in strategy.blocks]
-        self.unit = Fraction(1, math.lcm(*(weight.denominator for weight in weights)))
-        self.weights = [int(weight / self.unit) for weight in weights]
-        self.unit /= Fraction(self.k) ** p  # a change is of seats, of which a unit's k are one whole
+        self.weights, parts = whole_weights([block_weight(block, p) for block in strategy.blocks])
+        self.unit = 1 / (parts * Fraction(self.k) ** p)  # a unit's k seats are one whole
 
     def powers(self, cells: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Powers of changes, (n,), from their cells (n, parts, attributes), and how often each part is there.
@@ -155,9 +152,7 @@ def _axes(domain: Domain, neighbours: str) -> tuple[list[int], list[int]]:
 
 def _moved(written: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Sums over parts of what stands in the last axis, each as often as it is there: exact."""
-    if written.size and int(np.abs(written).max()) * int(np.abs(times).sum()) >= _INT64:
-        written, times = written.astype(object), times.astype(object)
-    return written @ times
+    return widened(written, int(np.abs(written).max(initial=0)) * int(np.abs(times).sum())) @ times
 
 
 def one_record_pairs(
