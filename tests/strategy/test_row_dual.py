@@ -179,6 +179,29 @@ def test_pieces_rows_and_cells_have_one_optimum(name, monkeypatch):
     assert svd <= by_class.lower * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("most", [0, 2**20])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_short_columns_and_long_ones_give_the_dense_outer_product_and_squares(seed, most):
+    """Products of entries of one column are kept where they are few; 0 keeps none."""
+    rng = np.random.default_rng(seed)
+    m, n = rng.integers(16, 25), rng.integers(30, 60)
+    J = np.where(rng.random((m, n)) < 3 / m, rng.integers(-3, 4, (m, n)), 0) + np.eye(m, n, dtype=int)
+    half = rng.normal(size=(m, m))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_strategy, "_MOST_PRODUCTS", most)
+        rows = SparseRows.of(sp.csr_array(J), half @ half.T)
+        assert rows.count == np.linalg.matrix_rank(J)
+        if most == 0:
+            assert rows.work == rows.count**3 + 2 * rows.rows.nnz * rows.count
+        else:
+            assert rows.work < rows.count**3 + rows.rows.nnz * rows.count
+        whole, mu = rows.mix.T @ J, rng.random(n)
+        outer, root = (whole * mu) @ whole.T, rng.normal(size=(rows.count, rows.count))
+        squares = np.square(root.T @ whole).sum(axis=0)
+        assert rows.outer(mu) == pytest.approx(outer, abs=1e-12 * np.abs(outer).max())
+        assert rows.column_squares(root) == pytest.approx(squares, abs=1e-12 * squares.max())
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_semidefinite_oracle_agrees(seed):
     """min tr(W X^-1 W') over diag X <= 1 as a semidefinite program, for rows with repeats and dependent rows."""

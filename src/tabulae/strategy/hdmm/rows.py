@@ -27,7 +27,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -261,6 +261,7 @@ _AFTER = 4.0  # evaluations that the bound, whole numbers and the score take as 
 _DEPENDENT = 1e-12  # rows below this share of the spectrum are combinations of others
 _SMALLEST = 1e-15  # eigenvalues of W D W' are kept above this share of the largest
 _CHUNK = 2**24  # entries held at once
+_MOST_PRODUCTS, _STEPS_A_PRODUCT = 2**23, 4  # of entries of one column: how many are kept, and what one takes
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -298,6 +299,45 @@ class PieceRows:
 
 
 @dataclass(frozen=True)
+class _ColumnProducts:
+    """``J_aj J_bj`` of all rows a <= b that share column j of J (m x n): a row for each pair, a column for each j."""
+
+    rows: int  # m
+    first: np.ndarray
+    second: np.ndarray
+    products: Any  # a csr_array (pairs x n)
+    columns: Any  # its transpose, a csr_array
+
+    @classmethod
+    def of(cls, matrix: Any) -> _ColumnProducts:
+        """The products of a csc_array's columns."""
+        m, n = matrix.shape
+        lengths = np.diff(matrix.indptr)
+        column, row, value = np.repeat(np.arange(n), lengths), matrix.indices.astype(np.int64), matrix.data
+        pairs, places, products = [], [], []
+        for apart in range(int(lengths.max(initial=0))):
+            start = np.flatnonzero(column[: len(column) - apart] == column[apart:])
+            pairs.append(row[start] * m + row[start + apart])
+            places.append(column[start])
+            products.append(value[start] * value[start + apart])
+        distinct, index = np.unique(np.concatenate(pairs), return_inverse=True)
+        shape = (len(distinct), n)
+        found = sp.csr_array((np.concatenate(products), (index, np.concatenate(places))), shape=shape)
+        return cls(m, *np.divmod(distinct, m), found, found.T.tocsr())
+
+    def outer(self, mu: np.ndarray) -> np.ndarray:
+        """``J diag(mu) J'``, m x m."""
+        inner = np.zeros((self.rows, self.rows))
+        inner[self.first, self.second] = inner[self.second, self.first] = self.products @ mu
+        return inner
+
+    def quadratic(self, form: np.ndarray) -> np.ndarray:
+        """The diagonal of ``J' C J``, (n,), for a symmetric C (m x m)."""
+        twice = np.where(self.first == self.second, 1.0, 2.0)
+        return self.columns @ (form[self.first, self.second] * twice)
+
+
+@dataclass(frozen=True)
 class SparseRows:
     """A piece in terms of m sparse rows J (m x n): its Gram matrix is J'N J, and ``mix' J`` a root of it, mix m x r."""
 
@@ -325,14 +365,30 @@ class SparseRows:
 
     @property
     def work(self) -> int:
-        return self.count**3 + 2 * self.rows.nnz * self.count
+        products = self._products
+        return self.count**3 + 2 * (self.rows.nnz * self.count if products is None else products.columns.nnz)
 
     def outer(self, mu: np.ndarray) -> np.ndarray:
-        scaled = self.rows @ sp.diags_array(np.sqrt(mu))
-        return self.mix.T @ (scaled @ scaled.T).toarray() @ self.mix
+        if (products := self._products) is not None:
+            inner = products.outer(mu)
+        else:
+            scaled = self.rows @ sp.diags_array(np.sqrt(mu))
+            inner = (scaled @ scaled.T).toarray()
+        return self.mix.T @ inner @ self.mix
+
+    @cached_property
+    def _products(self) -> _ColumnProducts | None:
+        """Where columns are so short that products of their entries are fewer than steps of J' times a root."""
+        lengths = np.bincount(self.rows.indices, minlength=self.rows.shape[1])
+        pairs = int(lengths @ (lengths + 1)) // 2
+        fewer = pairs <= min(_MOST_PRODUCTS, self.rows.nnz * self.count // _STEPS_A_PRODUCT)
+        return _ColumnProducts.of(self.rows.tocsc()) if fewer else None
 
     def column_squares(self, root: np.ndarray) -> np.ndarray:
-        mixed, columns = self.mix @ root, self.rows.T.tocsr()
+        mixed = self.mix @ root
+        if (products := self._products) is not None:
+            return products.quadratic(mixed @ mixed.T)
+        columns = self.rows.T.tocsr()
         step = max(1, _CHUNK // root.shape[1])
         parts = range(0, columns.shape[0], step)
         return np.concatenate([np.square(columns[s : s + step] @ mixed).sum(axis=1) for s in parts])
@@ -432,7 +488,7 @@ class _Search(DualSearch):
 _GRIDS = (14, 18, 22, 26, 30)  # bits
 _ROWS_GRID = 20
 _NEGLIGIBLE = 1e-6  # relative loss at which a finer grid no longer pays
-_FINE, _CHEAP = 1e-5, 2**27  # where all decompositions of a step cost no more, the search goes on to this gap
+_FINE, _CHEAP = 1e-5, 2**22  # where all decompositions of a step cost no more, the search goes on to this gap
 _ROW_STEPS, _PIECE_STEPS = 8, 4  # eigendecompositions' worth of the shortest search, with what follows it
 _FILL = 1e-6  # share of the identity that completes a piece without integer rows
 

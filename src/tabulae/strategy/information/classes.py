@@ -210,9 +210,10 @@ class _Piece:
         self, sums: Sequence[Sequence[np.ndarray]], pairs: Sequence[tuple[int, int]]
     ) -> tuple[np.ndarray, np.ndarray]:
         """``z_a'z_b`` and ``y_a'z_b`` with ``y = B t``, ``z = (B D B')^-1 y``, for pairs of terms: (pairs, rows)."""
+        narrowed = [self._narrowed(s) for s in sums]
         parts = []
-        for rows in self._slices(sums[0]):
-            found = [self._coefficients(s, rows) for s in sums]
+        for rows in _slices(sums[0], max(self._op.matrix.shape)):
+            found = [self._coefficients(matrix, s, rows) for matrix, s in narrowed]
             parts.append(
                 [
                     [(found[a][1] * found[b][1]).sum(axis=0) for a, b in pairs],
@@ -224,21 +225,26 @@ class _Piece:
 
     def statistics(self, sums: Sequence[np.ndarray]) -> np.ndarray:
         """Statistics of z for all combinations of rows of the sums t_i, (5, rows)."""
-        parts = [coefficient_statistics(self._coefficients(sums, rows)[1].T) for rows in self._slices(sums)]
+        matrix, sums = self._narrowed(sums)
+        slices = _slices(sums, max(self._op.matrix.shape))
+        parts = [coefficient_statistics(self._coefficients(matrix, sums, rows)[1].T) for rows in slices]
         return np.concatenate(parts, axis=1)
 
-    def _slices(self, sums: Sequence[np.ndarray]) -> list[np.ndarray]:
-        rows = math.prod(len(s) for s in sums)
-        step = max(1, _CHUNK // max(self._op.matrix.shape))
-        return [np.arange(start, min(rows, start + step)) for start in range(0, rows, step)]
+    def _narrowed(
+        self, sums: Sequence[np.ndarray]
+    ) -> tuple[LinearOperator | np.ndarray, Sequence[np.ndarray]]:
+        """B and the sums; B after the sums of one row, with the others, where they have more rows than classes."""
+        wide = [s for s in sums if len(s) > 1]
+        if math.prod(len(s) for s in wide) <= math.prod(s.shape[1] for s in wide):
+            return self._op.matrix, sums
+        classes = [s if len(s) == 1 else np.eye(s.shape[1]) for s in sums]
+        slices = _slices(classes, self._op.matrix.shape[1])
+        return np.concatenate([self._op.matrix @ _columns(classes, rows) for rows in slices], axis=1), wide
 
-    def _coefficients(self, sums: Sequence[np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        t = np.ones((len(rows), 1))
-        for part, index in zip(
-            sums, np.unravel_index(rows, [len(s) for s in sums]) if sums else (), strict=True
-        ):
-            t = (t[:, :, None] * part[index][:, None]).reshape(len(rows), -1)
-        y = (self._op.matrix @ np.ascontiguousarray(t.T)) * self._unit
+    def _coefficients(
+        self, matrix: LinearOperator | np.ndarray, sums: Sequence[np.ndarray], rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        y = (matrix @ _columns(sums, rows)) * self._unit
         return y, self._solve(y)
 
     def inward(self, answers: np.ndarray) -> np.ndarray:
@@ -248,6 +254,21 @@ class _Piece:
         outside = [i for i, c in enumerate(self.within) if c is None]
         inside = [i for i, c in enumerate(self.within) if c is not None]
         return u.transpose(np.argsort(outside + inside)).reshape(-1)
+
+
+def _slices(sums: Sequence[np.ndarray], height: int) -> list[np.ndarray]:
+    """The combinations of rows, by as many as may be held at once where each is a column of ``height``."""
+    rows, step = math.prod(len(s) for s in sums), max(1, _CHUNK // height)
+    return [np.arange(start, min(rows, start + step)) for start in range(0, rows, step)]
+
+
+def _columns(sums: Sequence[np.ndarray], rows: np.ndarray) -> np.ndarray:
+    """The chosen combinations of rows, multiplied out: one a column."""
+    t = np.ones((1, len(rows)))
+    indices = np.unravel_index(rows, [len(s) for s in sums]) if sums else ()
+    for part, index in zip(sums, indices, strict=True):
+        t = (t[:, None] * np.take(part.T, index, axis=1)).reshape(-1, len(rows))
+    return t
 
 
 class _Side:
