@@ -337,6 +337,16 @@ def test_sf1_whole_is_certified():
     assert tb.lower_bound(wl, budget=budget, kind="svd") < dual <= rmse <= dual * (1 + 2e-5)
 
 
+def test_the_search_stops_at_the_tolerance_that_is_named():
+    """Where none is named and a step is cheap, it goes on to 1e-5."""
+    named = [Settings("gaussian", tolerance=t, enough=t) for t in (0.1, 1e-3)]
+    workload, gaps = _small_census(), []
+    for settings in (*named, Settings("gaussian")):
+        strategy = row_strategy.row_strategy(workload, settings)
+        gaps.append(unit_rmse(strategy, workload, "add-remove") ** 2 * workload.queries / strategy.lower - 1)
+    assert 0.1 >= gaps[0] > 1e-3 >= gaps[1] > 2e-5 >= gaps[2]
+
+
 def test_marginals_of_any_size_are_optimal():
     """Theorem 12: every piece is 1 x 1, and the SVD bound is attained."""
     wl = workloads.example15()

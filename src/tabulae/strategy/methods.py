@@ -86,6 +86,11 @@ class Settings:
         return 2 if self.noise == "gaussian" else 1
 
     @property
+    def names_tolerance(self) -> bool:
+        """Whether the caller named a tolerance: then that is enough."""
+        return self.enough == self.tolerance
+
+    @property
     def starts(self) -> int:
         """Random starts of an optimiser that has them, three unless ``restarts`` says more."""
         return 3 if self.restarts is None else self.restarts

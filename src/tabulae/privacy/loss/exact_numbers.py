@@ -38,12 +38,14 @@ def exact(value: Exact, name: str = "value") -> Fraction:
     >>> exact("542/339"), exact(0.1), exact("1e-3")
     (Fraction(542, 339), Fraction(1, 10), Fraction(1, 1000))
     """
+    if isinstance(value, Fraction):
+        return value
     if isinstance(value, bool):
         raise InvalidArgument(f'{name} is {value}, a boolean; write a number such as "1/2"')
     if isinstance(value, Integral):
         return Fraction(int(value))
     if isinstance(value, Rational):
-        return Fraction(value.numerator, value.denominator)
+        return Fraction(int(value.numerator), int(value.denominator))
     if isinstance(value, float):
         if not math.isfinite(value):
             raise InvalidArgument(f"{name} is {float(value)!r}; it must be finite")

@@ -33,6 +33,7 @@ _SMALLEST = Fraction(1, 10**30)
 _UPWARDS = 1 + 5e-13  # covers the float error of every tail below
 _UNDERFLOW = 745.0  # e^-745 is the smallest positive float
 _SUMMED_VARIANCE = 1 << 20  # up to here sums over the integers are short; above, normal limits are exact
+_NORMAL_VARIANCE = 4  # from here on a discrete Gaussian's variance is its parameter, in floats
 _DUAL_VARIANCE = 0.16  # above: the dual series of Poisson's formula converges faster than the direct one
 _DUAL_TERMS = np.arange(-6, 7)
 _SMALLEST_FLOAT = math.ulp(0.0)
@@ -311,7 +312,11 @@ class DiscreteGaussian(_GaussianLaw):
         return _gaussian_weights(self.parameter)
 
     def _variance(self) -> float:
-        if self.parameter > _SUMMED_VARIANCE:
+        """The sum, or the parameter: by Poisson's formula it is less by a share ``8 pi^2 s^2 e^{-2 pi^2 s^2}``.
+
+        From a parameter s^2 of 4 on that is below 2^-105.
+        """
+        if self.parameter >= _NORMAL_VARIANCE:
             return float(self.parameter)
         k, weight = self._weights()
         return float((k * k) @ weight / (0.5 + weight.sum()))

@@ -301,7 +301,7 @@ def level_shares(plan: DetailedPlan) -> ShareTable:
 _NEARLY = (
     2e-4  # by which share ratios of block variances may differ where one stop lends another its coefficients
 )
-_CURVED, _ON_CURVE = 1e-4, 1e-8  # how far ends of a curve may differ, and its middle lie beside it, as shares
+_CURVED, _ON_CURVE = 1e-2, 1e-6  # how far ends of a curve may differ, and its middle lie beside it, as shares
 _KNOTS_tables, _LEAST_CURVE = 32, 4
 
 

@@ -58,6 +58,7 @@ from .dual import (
     asks_cells_and_totals,
     distinct_cells,
     grounded,
+    identity_and_ones,
     kron_sizes,
     lattice_pair_bound,
     opt0_pairs,
@@ -426,8 +427,7 @@ def _unit_bound(workload: Workload, kind: Kind, deadline: float) -> float | None
         check_time(deadline, *merged.domain.shape, steps=_STEPS)
         terms = dense_grams(merged)
         if len(terms) == 1:
-            factors = (opt0_gaussian(v, tolerance=1e-6, deadline=deadline) for v in terms[0][1])
-            return terms[0][0] * math.prod(found.lower for found in factors)
+            return terms[0][0] * math.prod(_factor_dual(v, deadline) for v in terms[0][1])
         if merged.domain.size <= EXPLICIT_CELLS and not symmetry_pays(merged):
             check_time(deadline, merged.domain.size, steps=_STEPS)
             return opt0_gaussian(explicit_gram(merged), tolerance=1e-6, deadline=deadline).lower
@@ -441,6 +441,13 @@ def _unit_bound(workload: Workload, kind: Kind, deadline: float) -> float | None
             ]
         )
     return _svd_bound(merged, deadline)
+
+
+def _factor_dual(V: np.ndarray, deadline: float) -> float:
+    """The dual bound of one attribute; where all its cells are alike, equal multipliers are the best."""
+    if identity_and_ones(V) is not None:
+        return svd_bound(V)
+    return opt0_gaussian(V, tolerance=1e-6, deadline=deadline).lower
 
 
 def _best(attempts: Sequence[Attempt]) -> float | None:

@@ -488,7 +488,7 @@ class _Search(DualSearch):
 _GRIDS = (14, 18, 22, 26, 30)  # bits
 _ROWS_GRID = 20
 _NEGLIGIBLE = 1e-6  # relative loss at which a finer grid no longer pays
-_FINE, _CHEAP = 1e-5, 2**22  # where all decompositions of a step cost no more, the search goes on to this gap
+_FINE, _CHEAP = 1e-5, 2**27  # where a step costs no more and no gap is named, the search goes on to this one
 _ROW_STEPS, _PIECE_STEPS = 8, 4  # eigendecompositions' worth of the shortest search, with what follows it
 _FILL = 1e-6  # share of the identity that completes a piece without integer rows
 
@@ -500,8 +500,8 @@ def row_strategy(workload: Workload, settings: Settings) -> Strategy:
     """
     merged, merges = workload.merge()
     pieces, sizes, source = workload_rows(merged, settings.deadline)
-    cheap = sum(p.work for p in pieces) <= _CHEAP
-    tolerance = min(settings.tolerance, _FINE) if cheap else settings.tolerance
+    goes_on = not settings.names_tolerance and sum(p.work for p in pieces) <= _CHEAP
+    tolerance = min(settings.tolerance, _FINE) if goes_on else settings.tolerance
     optimum = row_optimum(pieces, sizes, tolerance=tolerance, deadline=settings.deadline)
     if isinstance(source, Symmetry):
         matrices, exponent = _on_grid(merged, source, optimum)
