@@ -5,8 +5,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-# Neighbouring tests share what they made: each worker takes half of the list, and whoever ends first helps the other.
-PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+# Neighbouring tests share what they made: each worker takes a part of the list, and whoever ends first helps the others.
+# Three on two cores: servers, browsers and commands that tests start leave cores idle.
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE  # the suite starts hundreds of interpreters: each file is compiled once
 
 .PHONY: demo test test-long lint docs bench clean

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from docs.walk import Command, Text, in_shell, masked, same_shape, steps, walk
+from tests.site_pages import of_the_site
 from typer.testing import CliRunner
 
 from tabulae.cli import app
@@ -27,7 +28,11 @@ def in_process(line: str, folder: Path, environment: dict[str, str]) -> tuple[in
 
 
 @pytest.mark.parametrize(
-    ("commands", "made"), [(4, "demo/release"), pytest.param(None, "release", marks=pytest.mark.long)]
+    ("commands", "made"),
+    [
+        pytest.param(4, "demo/release", marks=of_the_site),
+        pytest.param(None, "release", marks=pytest.mark.long),
+    ],
 )
 def test_the_page_shows_what_its_commands_print(tmp_path: Path, commands: int | None, made: str) -> None:
     """The demo's release, asked and checked; and the whole page, whose plans take a minute."""

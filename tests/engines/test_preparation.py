@@ -369,7 +369,7 @@ CONDITIONS: list[tuple[str, Callable[[dict[str, Any]], Truth]]] = [
 ]
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("duckdb-csv", "postgresql")
 def test_conditions(source: RecordSource, engine: str) -> None:
     """Only records for which a condition is true are counted: not those for which it is false, or neither."""
     table = [dict(zip(RECORDS, row, strict=True)) for row in zip(*map(rows, RECORDS), strict=True)]

@@ -57,7 +57,7 @@ def test_ids_that_are_numbers(store: Store, typed: str) -> None:
         assert vector(counts).tolist() == expected, name
 
 
-@pytest.mark.sweep("duckdb-csv", "postgresql", "spark-parquet")
+@pytest.mark.sweep("duckdb-csv", "postgresql")
 def test_areas(store: Store, engine: str) -> None:
     """Leaf codes, their cells, and the bound on units, by the same records in DuckDB alone."""
     of = plan(5)
