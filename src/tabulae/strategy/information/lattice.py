@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -256,32 +256,31 @@ _SETS = 2**18  # subsets of crossed sets that are listed one by one
 _ATTRIBUTES = 16  # attributes of which all sets are listed instead
 
 
-@lru_cache(maxsize=4)
-def _axes(strategy: MeasuredStrategy) -> tuple[Axis, ...] | None:
-    """The one matrix of each attribute; None where blocks differ in more than what they sum over.
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """The one matrix of each attribute, and what tables were found to ask of them: both serve every budget."""
 
-    Kept: what an axis knows of a query serves every budget.
-    """
+    axes: tuple[Axis, ...]
+    tables: dict[LinearOperator, TableTypes] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=4)
+def _known(strategy: MeasuredStrategy) -> _Known | None:
+    """None where blocks differ in more than what they sum over."""
     found = one_matrix_each(strategy)
     if found is None:
         return None
-    return tuple(Axis(found[0].get(i, Identity(n))) for i, n in enumerate(strategy.domain.shape))
-
-
-@lru_cache(maxsize=4)
-def _table_types(strategy: MeasuredStrategy) -> dict[LinearOperator, TableTypes]:
-    """Those that are known, for every budget."""
-    return {}
+    return _Known(tuple(Axis(found[0].get(i, Identity(n))) for i, n in enumerate(strategy.domain.shape)))
 
 
 def is_lattice(strategy: MeasuredStrategy) -> bool:
     """Whether every block is a (generalised) marginal, and the sets of attributes they cross can be listed."""
-    axes = _axes(strategy)
-    if axes is None:
+    known = _known(strategy)
+    if known is None:
         return False
     crossed = [_crossed(block) for block in strategy.blocks]
     listed = len(set().union(*crossed)) <= _ATTRIBUTES or sum(2 ** len(c) for c in crossed) <= _SETS
-    return listed and all(axis.determined for axis in axes)
+    return listed and all(axis.determined for axis in known.axes)
 
 
 def _crossed(block: Block) -> tuple[int, ...]:
@@ -296,9 +295,9 @@ class LatticeInformation:
     route = "lattice"
 
     def __init__(self, strategy: MeasuredStrategy, variances: Sequence[float]) -> None:
-        axes = _axes(strategy)
-        assert axes is not None
-        self._axes, self._tables = axes, _table_types(strategy)
+        known = _known(strategy)
+        assert known is not None
+        self._axes, self._tables = known.axes, known.tables
         crossed = [_crossed(block) for block in strategy.blocks]
         attributes = sorted(set().union(*crossed))
         self._bit = {i: 1 << (len(attributes) - 1 - p) for p, i in enumerate(attributes)}
