@@ -301,3 +301,21 @@ def test_many_cells_under_exact_margins(n: int) -> None:
     estimate = NonNegative(m, constraints)
     assert estimate.solution.gap <= GAP
     _meets_exactly(estimate)
+
+
+@each("method", ["identity", "workload", "kron", "residual"])
+@each("sizes", [(5, 5, 6), (3, 4, 6), (4, 6, 4), (5, 4)])
+def test_near_bounds_on_many_rows_lead_to_the_optimum(method: str, sizes: tuple[int, ...]) -> None:
+    """Where bounds bind and hardly a sign does, the penalty does not run away."""
+    domain = Domain({f"a{i}": n for i, n in enumerate(sizes)})
+    counts = np.random.default_rng(sizes).poisson(30, domain.size)
+    workload = tb.Workload.marginals(domain, ways=[1, 2])
+    m = tb.measure(counts, tb.select(workload, method=method), tb.ZCDP(1), source=tb.noise.Insecure(1))
+    asked = {name: tb.Identity(domain.shape[domain.axis(name)]) for name in ("a0", "a1")}
+    true = tb.Table("asked", asked).operator(domain) @ counts
+    bounds = Constraint.bounds(tb.Table("asked", asked), at_least=true - 1, at_most=true)
+    found = tb.estimate(m, constraints=[bounds], method="non-negative")
+    assert found.solution.gap <= GAP
+    answer = found.answer_of(tb.Table("asked", asked))
+    assert (answer >= true - 1 - 1e-6).all()
+    assert (answer <= true + 1e-6).all()

@@ -43,7 +43,8 @@ gap is proven for equalities and limits alike. It is that of the cells that are 
 whole numbers.
 
 Reference: Boyd, Parikh, Chu, Peleato, Eckstein, Distributed optimization and statistical learning via the alternating
-direction method of multipliers (2011), sections 3, 3.4.1, 3.4.3 and 5.2.
+direction method of multipliers (2011), sections 3, 3.4.1, 3.4.3 and 5.2; Stellato, Banjac, Goulart, Bemporad, Boyd,
+OSQP: an operator splitting solver for quadratic programs (2020), section 5.2.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import scipy.linalg
@@ -113,12 +115,16 @@ def solve(problem: MeasuredCells, y: Sequence[np.ndarray], certificate: Certific
                 best = ConeSolution(z, gap)
             if gap <= GAP:
                 break
-    if best.gap > _LOST:
+    _check_gap(best.gap)
+    return best
+
+
+def _check_gap(gap: float) -> None:
+    if gap > _LOST:
         raise Unsupported(
-            f"non-negative least squares ended up to {math.sqrt(2 * best.gap):,.0f} standard errors from the optimum, "
+            f"non-negative least squares ended up to {math.sqrt(2 * gap):,.0f} standard errors from the optimum, "
             'too far to be of use: estimate by "least-squares"'
         )
-    return best
 
 
 def _gap(
@@ -155,6 +161,7 @@ _CONSTRAINED_STEPS = 6000
 _START_PENALTY = 0.3  # r in units of the middle eigenvalue of B'B, at the start
 _DENSE = 2048  # cells up to which a basis of null(C) is written out
 _COMMUTES = 1e-9
+_LEAST_DUAL, _HALVED = 0.3, 300  # of B'y: what multipliers count as at least, at first; steps that halve it
 _UNEVEN, _BALANCED = 5.0, 0.6  # residuals further apart move the penalty, for this share of the steps
 
 
@@ -263,7 +270,10 @@ class ConstrainedCone:
         self._raise = certificate.direction + limits.covering()
 
     def solve(self, finish: Callable[[np.ndarray], tuple[np.ndarray, int] | None]) -> WholeSolution | None:
-        """The best of the cells that ``finish`` makes of the steps'; None where it never makes any."""
+        """The best of the cells that ``finish`` makes of the steps'; None where it never makes any.
+
+        Raises :class:`~tabulae.errors.Unsupported` for cells that are too far from the optimum to be of use.
+        """
         best: WholeSolution | None = None
         after, wait = 0, 1
         for check, (z, dual, last) in enumerate(self._steps()):
@@ -280,6 +290,8 @@ class ConstrainedCone:
                 best = WholeSolution(cells, gap, scaled, exponent)
             if gap <= GAP:
                 break
+        if best is not None:
+            _check_gap(best.gap)
         return best
 
     def _steps(self) -> Iterator[tuple[np.ndarray, Dual, bool]]:
@@ -317,7 +329,9 @@ class ConstrainedCone:
             if step % _CHECKED == 0:
                 yield z, self._dual(x, w, splits, penalty), step == _CONSTRAINED_STEPS
                 if step < _BALANCED * _CONSTRAINED_STEPS:
-                    factor = _balance(x, z, before, w)
+                    pulled = reduce(np.add, (split.back(split.dual) for split in splits), w + of_copy)
+                    least = _LEAST_DUAL * 2 ** (-step / _HALVED) * _size(target) / penalty
+                    factor = _balance(x, z, before, max(_size(w), _size(pulled), least))
                     penalty *= factor
                     w, of_copy = w / factor, of_copy / factor
                     for split in splits:
@@ -383,14 +397,22 @@ def _raised_by_row(limits: Limits, slack: np.ndarray) -> tuple[int, np.ndarray] 
     return best
 
 
-def _balance(x: np.ndarray, z: np.ndarray, before: np.ndarray, w: np.ndarray) -> float:
-    """What to multiply the penalty by so that primal and dual residuals shrink alike."""
-    primal = float(np.linalg.norm(x - z)) / max(float(np.linalg.norm(z)), 1e-30)
-    dual = float(np.linalg.norm(z - before)) / max(float(np.linalg.norm(w)), 1e-30)
-    ratio = primal / max(dual, 1e-30)
+def _balance(x: np.ndarray, z: np.ndarray, before: np.ndarray, dual: float) -> float:
+    """What to multiply the penalty by so that primal and dual residuals shrink alike, as shares.
+
+    The dual one is a share of ``dual``, the size of the multipliers, all of them and those of the signs alone, and at
+    least of a part of B'y: where no sign binds these end at 0, and shares of them would drive the penalty to 0. That
+    part shrinks, for it is too much where some directions are hardly measured.
+    """
+    primal = _size(x - z) / max(_size(z), 1e-30)
+    ratio = primal / max(_size(z - before) / max(dual, 1e-30), 1e-30)
     if 1 / _UNEVEN <= ratio <= _UNEVEN:
         return 1.0
     return float(np.clip(np.sqrt(ratio), 0.5, 2.0))
+
+
+def _size(vector: np.ndarray) -> float:
+    return float(np.linalg.norm(vector))
 
 
 def _quadratic(problem: MeasuredCells, limits: Limits) -> Quadratic:
