@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from docs.walk import Command, Text, in_shell, masked, same_shape, steps, walk
-from tests.site_pages import of_the_site
+from tests.site_pages import BUILT
 from typer.testing import CliRunner
 
 from tabulae.cli import app
@@ -30,12 +30,12 @@ def in_process(line: str, folder: Path, environment: dict[str, str]) -> tuple[in
 @pytest.mark.parametrize(
     ("commands", "made"),
     [
-        pytest.param(4, "demo/release", marks=of_the_site),
+        pytest.param(4, "demo/release", marks=[] if BUILT else pytest.mark.long),
         pytest.param(None, "release", marks=pytest.mark.long),
     ],
 )
 def test_the_page_shows_what_its_commands_print(tmp_path: Path, commands: int | None, made: str) -> None:
-    """The demo's release, asked and checked; and the whole page, whose plans take a minute."""
+    """The demo's release, asked and checked, where the site is built; and the whole page, which takes a minute."""
     for command, printed in islice(walk(PAGE, tmp_path, in_process), commands):
         assert same_shape(command.printed, printed), "\n".join([command.line, *printed])
     assert (tmp_path / made / "report.html").is_file()
