@@ -44,6 +44,7 @@ from ...linalg import (
     Partition,
     Sparse,
     Stack,
+    integer_matmul,
     representatives,
 )
 from ..block import Block
@@ -651,9 +652,8 @@ class _Real:
         if self._span is None or self._combined is None:
             whole[:, self._piece.columns] = np.rint(np.ldexp(self._matrix, bits))
         else:
-            whole[:, self._piece.columns] = (
-                np.rint(np.ldexp(self._combined, bits)).astype(np.int64) @ self._span
-            )
+            combined = np.rint(np.ldexp(self._combined, bits)).astype(np.int64)
+            whole[:, self._piece.columns] = integer_matmul(combined, self._span)
         return whole
 
     def weighted(self, matrix: np.ndarray, bits: int) -> np.ndarray:
