@@ -13,8 +13,8 @@ from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS, dense_strategy
 
 import tabulae as tb
 from tabulae.domain import Constraint, Domain, Term
-from tabulae.errors import InvalidArgument
-from tabulae.estimation import whole_cells
+from tabulae.errors import InvalidArgument, Unsupported
+from tabulae.estimation import cone, whole_cells
 from tabulae.estimation._estimate import NonNegative
 from tabulae.estimation.cone import GAP
 from tabulae.estimation.limits import Limits
@@ -319,3 +319,13 @@ def test_near_bounds_on_many_rows_lead_to_the_optimum(method: str, sizes: tuple[
     answer = found.answer_of(tb.Table("asked", asked))
     assert (answer >= true - 1 - 1e-6).all()
     assert (answer <= true + 1e-6).all()
+
+
+@pytest.mark.parametrize("given", [(), (exactly("total"),)], ids=["signs alone", "constrained"])
+def test_an_estimate_that_is_of_no_use_is_refused(
+    given: Sequence[Constraint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cone, "_LOST", -1.0)  # no gap is small enough
+    m = measured("union", "gaussian", people=1.0)
+    with pytest.raises(Unsupported, match="standard errors from the optimum"):
+        _ = NonNegative(m, tuple(given)).solution

@@ -178,10 +178,10 @@ class AxisFactors:
 
 
 def _largest(blocks: Blocks, attributes: Sequence[AxisFactors], p: int) -> Bound:
-    weights, unit = whole_weights(blocks)
     if len(blocks) == 1 and all(attribute.integer for attribute in attributes):
         # One product: the largest column of each attribute decides by itself.
-        return math.prod(int(attribute.norms(p).max()) for attribute in attributes) * weights[0] * unit, True
+        return math.prod(int(attribute.norms(p).max()) for attribute in attributes) * blocks[0][1], True
+    weights, unit = whole_weights(blocks)
     choices = [attribute.columns(p) for attribute in attributes]
     expanded = [_expand(c, a.column_of) for c, a in zip(choices, attributes, strict=True)]
     expanded, gains = _common_dtype(expanded, weights)

@@ -307,7 +307,6 @@ class _ColumnProducts:
     first: np.ndarray
     second: np.ndarray
     products: Any  # a csr_array (pairs x n)
-    columns: Any  # its transpose, a csr_array
 
     @classmethod
     def of(cls, matrix: Any) -> _ColumnProducts:
@@ -324,7 +323,7 @@ class _ColumnProducts:
         distinct, index = np.unique(np.concatenate(pairs), return_inverse=True)
         shape = (len(distinct), n)
         found = sp.csr_array((np.concatenate(products), (index, np.concatenate(places))), shape=shape)
-        return cls(m, *np.divmod(distinct, m), found, found.T.tocsr())
+        return cls(m, *np.divmod(distinct, m), found)
 
     def outer(self, mu: np.ndarray) -> np.ndarray:
         """``J diag(mu) J'``, m x m."""
@@ -335,7 +334,7 @@ class _ColumnProducts:
     def quadratic(self, form: np.ndarray) -> np.ndarray:
         """The diagonal of ``J' C J``, (n,), for a symmetric C (m x m)."""
         twice = np.where(self.first == self.second, 1.0, 2.0)
-        return self.columns @ (form[self.first, self.second] * twice)
+        return self.products.T @ (form[self.first, self.second] * twice)
 
 
 @dataclass(frozen=True)
@@ -367,7 +366,7 @@ class SparseRows:
     @property
     def work(self) -> int:
         products = self._products
-        return self.count**3 + 2 * (self.rows.nnz * self.count if products is None else products.columns.nnz)
+        return self.count**3 + 2 * (self.rows.nnz * self.count if products is None else products.products.nnz)
 
     def outer(self, mu: np.ndarray) -> np.ndarray:
         if (products := self._products) is not None:

@@ -233,9 +233,13 @@ class _Piece:
     def _narrowed(
         self, sums: Sequence[np.ndarray]
     ) -> tuple[LinearOperator | np.ndarray, Sequence[np.ndarray]]:
-        """B and the sums; B after the sums of one row, with the others, where they have more rows than classes."""
+        """B and the sums; B after the sums of one row, with the others, where they have more rows than classes.
+
+        Only where B after them can be held at once.
+        """
         wide = [s for s in sums if len(s) > 1]
-        if math.prod(len(s) for s in wide) <= math.prod(s.shape[1] for s in wide):
+        width = math.prod(s.shape[1] for s in wide)
+        if math.prod(len(s) for s in wide) <= width or width * self._op.matrix.shape[0] > _CHUNK:
             return self._op.matrix, sums
         classes = [s if len(s) == 1 else np.eye(s.shape[1]) for s in sums]
         slices = _slices(classes, self._op.matrix.shape[1])
