@@ -355,6 +355,24 @@ def test_marginals_of_any_size_are_optimal():
     assert strategy.error(wl, budget).tse / SIGMA**2 == pytest.approx(16_410.524, abs=0.01)
 
 
+@pytest.mark.parametrize("real", [False, True])
+def test_few_queries_about_many_cells_are_optimised_as_rows(real):
+    """As good as over all cells; integer queries are measured by as many answers, real ones by one for each cell."""
+    queries = np.random.default_rng(7).integers(0, 2, (12, 300)) * (0.5 if real else 1)
+    if real:
+        domain, table = tb.Domain({"a": 300}), tb.Table("few", {"a": tb.Dense(queries)})
+    else:
+        domain, table = tb.Domain({"a": 20, "b": 15}), tb.Table.joint("few", ["a", "b"], tb.Dense(queries))
+    workload = tb.Workload(domain, [table, tb.Table("total", {})])
+    best = tb.select(workload, method="opt0", tolerance=1e-5)
+    told_apart = np.unique(queries, axis=1).shape[1]
+    assert best.blocks[0].query.shape == (told_apart if real else 13, 300)
+    loss = unit_rmse(best, workload, "add-remove") ** 2 * workload.queries
+    gram = queries.T @ queries + np.ones((300, 300))
+    assert loss == pytest.approx(opt0_gaussian(gram, tolerance=1e-5).loss, rel=3e-5)
+    assert best.certificate <= 3e-5
+
+
 def test_a_workload_with_neither_few_classes_nor_few_rows_is_refused():
     domain = tb.Domain({"a": 80, "b": 90})
     wl = tb.Workload(domain, [tb.Table("all", {"a": tb.AllRange(80), "b": tb.Prefix(90)})])

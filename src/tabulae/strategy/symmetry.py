@@ -36,7 +36,7 @@ WIDEST = 8192
 """Largest merged attribute that is optimised with a dense matrix."""
 
 _MOST_PIECES = 2048
-_FEW_CELLS, _PAYS = 256, 4  # below so many cells, or with less than so many a combination, cells are listed
+FEW_CELLS, _PAYS = 256, 4  # below so many cells, or with less than so many a combination, cells are listed
 _MOST_WORK = 2**34  # cubed orders of all pieces together
 _COMPARISONS = 2**17  # of two categories; beyond, categories count as different
 _RELATIVE = 1e-12  # eigenvalues below this share of what was added up for them count as zero
@@ -145,7 +145,7 @@ def symmetry(workload: Workload) -> Symmetry:
 def symmetry_pays(workload: Workload) -> bool:
     """Whether a merged workload of many cells has few combinations of classes in comparison."""
     cells = workload.domain.size
-    if cells <= _FEW_CELLS or max(workload.domain.shape) > WIDEST:
+    if cells <= FEW_CELLS or max(workload.domain.shape) > WIDEST:
         return False
     if fewest_combinations(workload) * _PAYS > cells:
         return False

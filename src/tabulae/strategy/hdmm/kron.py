@@ -50,7 +50,7 @@ from ..methods import MEASURED, Settings, register
 from ..residual.search import alike
 from ..rounding import FINEST, Rounded, gram_inverse, row_basis, share_bits, to_grid
 from ..strategy import Strategy
-from ..symmetry import WIDEST, fewest_combinations, symmetry_pays
+from ..symmetry import FEW_CELLS, MOST_COMBINATIONS, WIDEST, fewest_combinations, symmetry_pays
 from .opt0 import full_optimum, nonsingular_optimum, opt0_gaussian, opt0_laplace
 from .rows import row_strategy
 
@@ -59,6 +59,7 @@ _STEPS = 3.0  # eigendecompositions' worth of the shortest search over a matrix,
 _ROUNDING = 2.0  # and of rounding what was found
 _GAUSSIAN_STEPS, _LAPLACE_STEPS = 60, 60  # and of a whole search
 _FINE = 1e-5  # gap to which each factor of the final strategy is solved
+_FEW = 2  # rows are few where there are this many cells to one
 _EXPLICIT = 512  # domains of up to this many cells are bounded as a whole
 
 
@@ -384,10 +385,26 @@ def _seconds(workload: Workload, settings: Settings) -> float:
         return 0.0
     if settings.noise == "laplace":
         return 0.0 if order > WIDEST else _LAPLACE_STEPS * SECONDS_A_CUBE * order**3
-    if not _pairs_count(settings):
-        rows = sum(row_count(products(table.operator(merged.domain))) for table in merged.tables)
-        order = min(order, rows, fewest_combinations(merged))
-    return 0.0 if order > WIDEST else _GAUSSIAN_STEPS * SECONDS_A_CUBE * order**3
+    if _pairs_count(settings):
+        return 0.0 if order > WIDEST else _GAUSSIAN_STEPS * SECONDS_A_CUBE * order**3
+    rows, combinations = _row_count(merged), fewest_combinations(merged)
+    order = min(order, combinations)
+    once = 0.0
+    if rows * _FEW <= order:
+        once = order**3 if order <= MOST_COMBINATIONS else 0.0  # the rows of a piece, from its spectrum
+        order = rows
+    return 0.0 if order > WIDEST else SECONDS_A_CUBE * (_GAUSSIAN_STEPS * order**3 + once)
+
+
+def _row_count(merged: Workload) -> int:
+    """A bound on how many independent rows a merged workload has."""
+    return sum(row_count(products(table.operator(merged.domain))) for table in merged.tables)
+
+
+def _by_rows(merged: Workload) -> bool:
+    """Whether classes of cells or rows are few in comparison with the cells."""
+    few = merged.domain.size > FEW_CELLS and _row_count(merged) * _FEW <= merged.domain.size
+    return few or symmetry_pays(merged)
 
 
 @register(
@@ -411,9 +428,10 @@ def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
     if _pairs_count(settings) and merged.domain.size <= PAIR_CELLS:
         return _pair_strategy(workload, settings, "opt0")
     listed = merged.domain.size <= (EXPLICIT_CELLS if len(merges) > 1 else WIDEST)
-    if settings.noise == "gaussian" and (not listed or symmetry_pays(merged)):
-        found = row_strategy(workload, settings)
-        return replace(found, lower=None) if _pairs_count(settings) else found
+    if settings.noise == "gaussian" and (not listed or _by_rows(merged)):
+        with contextlib.suppress(*[Unsupported] if listed else []):  # cells can be listed instead
+            found = row_strategy(workload, settings)
+            return replace(found, lower=None) if _pairs_count(settings) else found
     if not listed:
         raise Unsupported(
             f"opt0 treats the workload as one matrix over {merged.domain.size:,} merged cells; under Laplace noise it "

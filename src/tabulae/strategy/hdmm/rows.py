@@ -490,6 +490,7 @@ _ROWS_GRID = 20
 _NEGLIGIBLE = 1e-6  # relative loss at which a finer grid no longer pays
 _FINE, _CHEAP = 1e-5, 2**27  # where a step costs no more and no gap is named, the search goes on to this one
 _ROW_STEPS, _PIECE_STEPS = 8, 4  # eigendecompositions' worth of the shortest search, with what follows it
+_MOST_EXACT = 2**53  # entries of integer rows
 _FILL = 1e-6  # share of the identity that completes a piece without integer rows
 
 
@@ -661,29 +662,62 @@ class _Real:
 
 
 def _integer_rows(merged: Workload, split: Symmetry, piece: SymmetricPiece) -> np.ndarray | None:
-    """Integer rows over class totals that span the piece's row space; None where a table is not an integer product."""
-    if any(len(table.terms) > 1 for table in merged.tables):
-        return None
-    asked = [table.terms[0].over(merged.domain) for table in merged.tables]
-    if not all(factor.integer for factors in asked for factor in factors):
-        return None
+    """Integer rows over class totals that span the piece's row space.
+
+    None where a table asks for real-valued combinations, or a sum of products for contrasts within classes.
+    """
     parts = []
-    for factors in asked:
-        sides = [
-            (np.asarray(factor.dense()), part, c)
-            for factor, part, c in zip(factors, split.classes, piece.within, strict=True)
-        ]
-        if all(c is None or np.ptp(matrix[:, part.classes == c], axis=1).any() for matrix, part, c in sides):
-            rows = reduce(
-                np.kron, [_means(m, part) for m, part, c in sides if c is None], np.ones((1, 1), int)
-            )
-            parts.append(rows[:, piece.columns])
+    for table in merged.tables:
+        terms = [(int(t.coefficient), t.over(merged.domain)) for t in table.terms]
+        if not all(factor.integer for _, factors in terms for factor in factors):
+            return None
+        if len(terms) > 1:
+            rows = _rows_of_sum(terms, split, piece)
+            if rows is None:
+                return None
+        else:
+            rows = _rows_of_product(terms[0][1], split, piece)
+        parts.append(rows[:, piece.columns])
     rows = np.unique(np.concatenate(parts), axis=0)
     return rows[rows.any(axis=1)]
 
 
+def _rows_of_product(factors: Sequence[LinearOperator], split: Symmetry, piece: SymmetricPiece) -> np.ndarray:
+    """One table's rows over totals of other attributes' classes; none if it does not tell a class's cells apart."""
+    sides = [
+        (np.asarray(factor.dense()), part, c)
+        for factor, part, c in zip(factors, split.classes, piece.within, strict=True)
+    ]
+    outside = [(matrix, part) for matrix, part, c in sides if c is None]
+    if not all(c is None or np.ptp(matrix[:, part.classes == c], axis=1).any() for matrix, part, c in sides):
+        return np.zeros((0, math.prod(part.shape[0] for _, part in outside)), dtype=np.int64)
+    return reduce(np.kron, [_means(matrix, part) for matrix, part in outside], np.ones((1, 1), int))
+
+
+def _rows_of_sum(
+    terms: Sequence[tuple[int, tuple[LinearOperator, ...]]], split: Symmetry, piece: SymmetricPiece
+) -> np.ndarray | None:
+    """The rows of a sum of products over totals of classes; None within a class, where its terms part ways."""
+    if any(c is not None for c in piece.within):
+        return None
+    total: np.ndarray | int = 0
+    for coefficient, factors in terms:
+        means = [
+            class_means(np.asarray(f.dense()), part)[0]
+            for f, part in zip(factors, split.classes, strict=True)
+        ]
+        if abs(coefficient) * len(terms) * math.prod(int(np.abs(m).max()) for m in means) > _MOST_EXACT:
+            return None
+        total = total + coefficient * reduce(np.kron, means)
+    return _smallest(np.asarray(total))
+
+
+def _smallest(rows: np.ndarray) -> np.ndarray:
+    """The distinct rows but those of zeros, each scaled to the smallest integers."""
+    divisors = np.gcd.reduce(rows, axis=1)
+    return np.unique(rows[divisors > 0] // divisors[divisors > 0, None], axis=0)
+
+
 def _means(matrix: np.ndarray, classes: Partition) -> np.ndarray:
     """The distinct rows' means over each class, each row scaled to the smallest integers."""
-    means, _ = class_means(matrix, classes)
-    divisors = np.gcd.reduce(means, axis=1)
-    return np.unique(means[divisors > 0] // divisors[divisors > 0, None], axis=0)
+    return _smallest(class_means(matrix, classes)[0])
