@@ -19,11 +19,16 @@ from tabulae.strategy.methods import SINGLE, Settings
 
 SQUARE = tb.Domain({"a": 21, "b": 22})  # 462 cells: a matrix of all is too large
 RNG = np.random.default_rng(5)
-TABLES = [
-    tb.Table(f"t{k}", {name: tb.Dense(RNG.integers(0, 2, (6, n))) for name, n in (("a", 21), ("b", 22))})
-    for k in range(3)
-]
-WORKLOADS = {"ranges": tb.Workload.of(tb.AllRange(600)), "products": tb.Workload(SQUARE, TABLES)}
+
+
+def _products(rows: int) -> tb.Workload:
+    """Three products of random queries, rows^2 each."""
+    shape = {"a": 21, "b": 22}
+    factors = [{name: tb.Dense(RNG.integers(0, 2, (rows, n))) for name, n in shape.items()} for _ in range(3)]
+    return tb.Workload(SQUARE, [tb.Table(f"t{k}", each) for k, each in enumerate(factors)])
+
+
+WORKLOADS = {"ranges": tb.Workload.of(tb.AllRange(600)), "products": _products(10), "few rows": _products(6)}
 DECOMPOSITIONS = [
     (scipy.linalg, "eigh"),
     (scipy.linalg, "eigvalsh"),
@@ -69,6 +74,15 @@ def test_nothing_large_is_decomposed_where_that_would_take_too_long(
     assert max(orders, default=0) <= deadline._SMALL
     refused = {c.method: c.note for c in chosen.candidates if c.rmse is None}
     assert "left of the time limit" in refused["opt0"]
+
+
+def test_few_rows_are_decomposed_where_all_cells_would_take_too_long(
+    orders: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadline, "SECONDS_A_CUBE", 1.0)
+    found = tb.select(WORKLOADS["few rows"], method="opt0", time_limit=1)
+    assert found.blocks[0].query.shape[0] <= 108
+    assert max(orders) <= deadline._SMALL
 
 
 def test_the_same_are_decomposed_where_there_is_time(orders: list[int]) -> None:

@@ -65,7 +65,7 @@ def _strategy(name: str, *, by_rows: bool, monkeypatch: pytest.MonkeyPatch) -> t
     return row_strategy.row_strategy(UNIONS[name], Settings("gaussian", tolerance=1e-4))
 
 
-def _no_symmetry(workload: tb.Workload) -> None:
+def _no_symmetry(*_: object) -> None:
     raise Unsupported("no symmetry for this test")
 
 

@@ -28,6 +28,7 @@ from ..domain import Workload
 from ..errors import Unsupported
 from ..linalg import LinearOperator, Partition
 from .block import kron_sum
+from .deadline import check_time
 
 MOST_COMBINATIONS = 2048
 """Largest number of combinations of classes: the order of the largest piece."""
@@ -105,10 +106,10 @@ def _swap(gram: np.ndarray, j: int, k: int) -> bool:
     return bool(rows.all() and columns.all())
 
 
-def symmetry(workload: Workload) -> Symmetry:
+def symmetry(workload: Workload, deadline: float = math.inf) -> Symmetry:
     """The classes and pieces of a merged workload.
 
-    Raises :class:`~tabulae.errors.Unsupported` where pieces are too many or too large.
+    Raises :class:`~tabulae.errors.Unsupported` where pieces are too many or too large, for the ``deadline`` or at all.
     """
     if max(workload.domain.shape) > WIDEST:
         raise Unsupported(
@@ -128,6 +129,7 @@ def symmetry(workload: Workload) -> Symmetry:
             f"beyond categories that all tables treat alike, the tables tell {math.prod(grid):,} combinations apart, "
             f"in {math.prod(len(c) for c in choices):,} pieces; up to {MOST_COMBINATIONS:,} are optimised together"
         )
+    check_time(deadline, math.prod(grid))
     index = np.arange(math.prod(grid)).reshape(grid)
     pieces = []
     for within in itertools.product(*choices):

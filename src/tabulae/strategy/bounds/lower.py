@@ -507,7 +507,7 @@ def _svd_bound(merged: Workload, deadline: float) -> float | None:
         check_time(deadline, merged.domain.size)
         return svd_bound(explicit_gram(merged))
     try:
-        split = symmetry(merged)
+        split = symmetry(merged, deadline)
     except Unsupported:
         return _row_space_bound(merged, deadline)
     check_time(deadline, *(len(p.places) for p in split.pieces))

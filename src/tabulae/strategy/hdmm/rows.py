@@ -528,7 +528,7 @@ def workload_rows(
     no strategy could be made of them by the ``deadline``.
     """
     try:
-        split = symmetry(merged)
+        split = symmetry(merged, deadline)
     except Unsupported as many:
         try:
             found = independent_rows(merged)
