@@ -446,6 +446,7 @@ def _best_of(
         settings,
         neighbours=_unrestricted(settings.neighbours),
         is_enough=lambda loss: proof.reaches(loss, enough, spend=_AT_ONCE),
+        optimum_seconds=(SINGLE["opt0"].seconds(workload, settings) if "opt0" in names else 0.0) or math.inf,
     )
     for name in names:
         started = now()

@@ -36,7 +36,8 @@ class Settings:
     "eigen-separation" and ``vectors`` how many "principal-vectors" have weights of their own. ``invariants`` are the
     exact tables that the workload was restricted by: they decide who is a neighbour under
     "replace-within-invariants". ``is_enough`` says of a loss whether it is proven so near to the least that nothing
-    better need be looked for. ``deadline`` is on :func:`.deadline.now`'s clock, ``limit`` the seconds that it gave.
+    better need be looked for; ``optimum_seconds`` are what the optimum itself is predicted to take of a core, where it
+    is looked for next. ``deadline`` is on :func:`.deadline.now`'s clock, ``limit`` the seconds that it gave.
     """
 
     noise: NoiseKind
@@ -54,6 +55,7 @@ class Settings:
     group_size: int | None = None
     vectors: int | None = None
     is_enough: Callable[[float], bool] = lambda loss: False
+    optimum_seconds: float = math.inf
 
     @classmethod
     def of(

@@ -285,10 +285,10 @@ class Leanings:
 
     # the search ----------------------------------------------------------------------------------------------
     def searched(self, plain: Found) -> Found | None:
-        """The optima where sets lean; None where none may, or there is no time."""
+        """The optima where sets lean; None where none may, there is no time, or the optimum itself takes less."""
         order = self._order + sum(len(group.rest) ** 3 for group in self._groups)
         left = int(min(_MOST, self._most // max(order, 1)))
-        if not self._leaning or left < _FEWEST:
+        if not self._leaning or left < _FEWEST or left * order * _SECONDS > self._settings.optimum_seconds:
             return None
         touched = (
             {one.kind for one in self._leaning} | {group.kind for group in self._groups} | {self._kind_of[()]}
