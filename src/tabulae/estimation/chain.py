@@ -29,6 +29,9 @@ _STEEP, _LARGE, _NOTHING = 200.0, 1e100, 1e-13
 _LEAST_SHARE, _CLUMP, _RARE = 1e-12, 32, 1e-5
 """What a share is at least, how many people are renamed together, and the least share that is looked at."""
 
+NOWHERE, ZERO, ONE = np.int64(-1), np.int64(0), np.int64(1)
+"""As arguments: a number that is written in a call has a type of its own, for which the function is compiled anew."""
+
 
 class Fixed(NamedTuple):
     """What is known: the tree, what was measured where, the limits.
@@ -211,10 +214,10 @@ def _lean(fixed, state, b1, c1, b2, c2):
             a, p, free = _towards(fixed, state, u, c1, c2)
             u = v = fixed.parent[u]
         elif u > v:
-            a, p, free = _towards(fixed, state, u, c1, -1)
+            a, p, free = _towards(fixed, state, u, c1, NOWHERE)
             u = fixed.parent[u]
         else:
-            a, p, free = _towards(fixed, state, v, -1, c2)
+            a, p, free = _towards(fixed, state, v, NOWHERE, c2)
             v = fixed.parent[v]
         if not free:
             return 0.0, 0.0, False
@@ -323,13 +326,13 @@ def _move(fixed, state, prior, b1, c1, b2, c2, odds, weight, random):
         k1 = _odds(fixed, state, prior, b1, c1, first, one)
         g1, n1 = fixed.group[b1], state.counts[b1, 0]
     k2 = _odds(fixed, state, prior, b2, c2, first, two)
-    g2, n2 = fixed.group[b2], state.counts[b2, 0]
+    g2, n2 = fixed.group[b2], np.int64(state.counts[b2, 0])
     sized, shrink = first == 0, math.exp(-quadratic)
     weight[here] = 1.0
     up = math.exp(min(linear - 0.5 * quadratic, _STEEP))
     down = math.exp(min(-linear - 0.5 * quadratic, _STEEP))
-    top = _weigh(prior, one, g1, n1, k1, two, g2, n2, k2, sized, up, shrink, weight, here, 1, high)
-    bottom = -_weigh(prior, two, g2, n2, k2, one, g1, n1, k1, sized, down, shrink, weight, here, -1, -low)
+    top = _weigh(prior, one, g1, n1, k1, two, g2, n2, k2, sized, up, shrink, weight, here, ONE, high)
+    bottom = -_weigh(prior, two, g2, n2, k2, one, g1, n1, k1, sized, down, shrink, weight, here, -ONE, -low)
     total = 0.0
     for t in range(bottom, top + 1):
         total += weight[here + t]
@@ -406,7 +409,7 @@ def _draw_waiting(fixed, prior, g, column, random):
 @inlined
 def _newcomer(fixed, state, prior, b, random):
     """A cell of a leaf, by the law of one more person there: a Polya urn at each split."""
-    column, g = 0, fixed.group[b]
+    column, g = ZERO, fixed.group[b]
     while fixed.cell[column] < 0:
         _draw_waiting(fixed, prior, g, column, random)
         n, spread = state.counts[b, column], prior.spread[b, fixed.depth[column]]
@@ -436,7 +439,7 @@ def _settle(fixed, state, prior, b, o, random):
     d = _newcomer(fixed, state, prior, o, random)
     for j in range(fixed.path.shape[1]):
         state.counts[b, fixed.path[c, j]] += 1
-    if (b == o and c == d) or not fixed.allowed[o, d] or _room(fixed, state, prior, b, c, o, d, 0, 1)[1] < 1:
+    if (b == o and c == d) or not fixed.allowed[o, d] or _room(fixed, state, prior, b, c, o, d, ZERO, ONE)[1] < 1:
         return
     linear, quadratic, free = _lean(fixed, state, b, c, o, d)
     odds = math.exp(min(linear - 0.5 * quadratic, _STEEP))
@@ -444,8 +447,8 @@ def _settle(fixed, state, prior, b, o, random):
         m = state.counts[o, 0]
         odds *= _grown(prior, fixed.group[o], m) / (m + 1) * n / _grown(prior, fixed.group[b], n - 1)
     if free and random.random() < odds:
-        _put(fixed, state, o, d, 1)
-        _put(fixed, state, b, c, -1)
+        _put(fixed, state, o, d, ONE)
+        _put(fixed, state, b, c, -ONE)
 
 
 @inlined
@@ -456,14 +459,14 @@ def _come_or_go(fixed, state, prior, b, random):
         return
     at = int(random.random() * n)
     c = _newcomer(fixed, state, prior, b, random) if comes else _somebody(fixed, state, b, 0, at)
-    low, high = _room(fixed, state, prior, -1, -1, b, c, -1, 1)
-    linear, quadratic, free = _lean(fixed, state, -1, -1, b, c)
+    low, high = _room(fixed, state, prior, NOWHERE, NOWHERE, b, c, -ONE, ONE)
+    linear, quadratic, free = _lean(fixed, state, NOWHERE, NOWHERE, b, c)
     if not free or not fixed.allowed[b, c] or (high < 1 if comes else low > -1):
         return
     odds = math.exp(min((linear if comes else -linear) - 0.5 * quadratic, _STEEP))
     odds *= _grown(prior, g, n) / (n + 1) if comes else n / _grown(prior, g, n - 1)
     if random.random() < odds:
-        _put(fixed, state, b, c, 1 if comes else -1)
+        _put(fixed, state, b, c, ONE if comes else -ONE)
 
 
 @inlined
@@ -473,7 +476,7 @@ def _alone(fixed, state, prior, b, moves, odds, weight, random):
     for _ in range(moves.single):
         c = _cell(fixed, prior, b, random)
         if fixed.allowed[b, c]:
-            _move(fixed, state, prior, -1, -1, b, c, odds, weight, random)
+            _move(fixed, state, prior, NOWHERE, NOWHERE, b, c, odds, weight, random)
     for _ in range(moves.within):
         c, d = _cell(fixed, prior, b, random), _cell(fixed, prior, b, random)
         if c != d and _anybody(fixed, state, b, c, b, d):
@@ -562,7 +565,7 @@ def _other_name(fixed, state, prior, seen, b, e, top, n, weight, random):
         if d != e:
             c2 = fixed.cell[d]
             free = w >= _RARE and seen[top, d] == 0 and fixed.allowed[b, c2]
-            if free and _room(fixed, state, prior, b, c, b, c2, 0, n)[1] < n:
+            if free and _room(fixed, state, prior, b, c, b, c2, ZERO, n)[1] < n:
                 free = False
             if free:
                 linear, quadratic, free = _lean(fixed, state, b, c, b, c2)
@@ -650,7 +653,7 @@ def rename(fixed, state, prior, seen, old, weight, tries, random):
             e, top = fixed.path[c, last], fixed.group[b]
             for _ in range(int(random.random() * levels)):
                 top = fixed.above[top]
-            n = state.counts[b, e]
+            n = np.int64(state.counts[b, e])
             if seen[top, e] != n or n > _CLUMP:
                 continue
             d = _other_name(fixed, state, prior, seen, b, e, top, n, weight, random)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .chain import moving
+from .chain import ONE, moving
 
 _DEVIATIONS, _LEAST_WINDOW, _WINDOW = 12.0, 16, 2048
 """How wide a window is, in standard deviations of the noise along its line; and in people."""
@@ -19,7 +19,7 @@ _DEVIATIONS, _LEAST_WINDOW, _WINDOW = 12.0, 16, 2048
 _NOTHING = 45.0
 """Log weight below the largest from which on nothing is looked at."""
 
-_FAR, _GAIN = 1 << 40, 1e-9
+_FAR, _GAIN = np.int64(1 << 40), 1e-9
 """People that no line has; what going on must be worth."""
 
 _SEATED = 2000
@@ -304,7 +304,7 @@ def move_along(lines, state, alpha, cumulated, moves, scratch, random):
     """So many moves, each along another line; all leave the law as it is."""
     for _ in range(moves):
         changed = _line(lines, scratch, _choose(lines, cumulated, scratch.ends, random))
-        low, high = _room(lines, state, scratch, changed, -1, 1)
+        low, high = _room(lines, state, scratch, changed, -ONE, ONE)
         rows = 0
         if changed and low < high:
             rows, free = _rows(lines, scratch, changed)
