@@ -439,7 +439,11 @@ def _settle(fixed, state, prior, b, o, random):
     d = _newcomer(fixed, state, prior, o, random)
     for j in range(fixed.path.shape[1]):
         state.counts[b, fixed.path[c, j]] += 1
-    if (b == o and c == d) or not fixed.allowed[o, d] or _room(fixed, state, prior, b, c, o, d, ZERO, ONE)[1] < 1:
+    if (
+        (b == o and c == d)
+        or not fixed.allowed[o, d]
+        or _room(fixed, state, prior, b, c, o, d, ZERO, ONE)[1] < 1
+    ):
         return
     linear, quadratic, free = _lean(fixed, state, b, c, o, d)
     odds = math.exp(min(linear - 0.5 * quadratic, _STEEP))
