@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,19 @@ NEAR, SMALL = 1.5, 0.3  # times; MB: pages of a small release are as long as the
 @pytest.mark.long
 @each("name", ["occupations", "twenty_tables_laplace"])
 def test_a_run_takes_about_what_its_plan_says(name: str, tmp_path: Path) -> None:
-    """Seconds of processor time are those of a machine as fast as the one of the benchmark."""
-    row = measured(name, tmp_path)
-    said, took, planned = (float(str(row[column])) for column in ("said_s", "cpu_s", "plan_s"))
-    expected = planned + slowness() * (said - planned)
-    assert expected / NEAR < took < expected * NEAR
+    """Seconds of processor time are those of a machine as fast as the one of the benchmark.
+
+    Other work beside a run makes it longer: the shortest of up to three counts.
+    """
+    least = math.inf
+    for _ in range(3):
+        row = measured(name, tmp_path)
+        said, took, planned = (float(str(row[column])) for column in ("said_s", "cpu_s", "plan_s"))
+        expected = planned + slowness() * (said - planned)
+        least = min(least, took / expected)
+        if least < NEAR:
+            break
+    assert 1 / NEAR < least < NEAR
     for said, took in (("said_mb", "peak_mb"), ("said_disk_mb", "disk_mb")):
         expected, found = float(str(row[said])), float(str(row[took]))
         assert found / NEAR - SMALL < expected < found * NEAR + SMALL
