@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,6 +114,20 @@ def test_sets_of_attributes_that_are_asked_little_do_not_lean() -> None:
     structure = structure_of(strategy)
     assert structure is not None
     assert not any(structure.leans)
+
+
+def test_no_set_leans_where_the_optimum_takes_less() -> None:
+    """`auto` goes on to it from sets that do not lean."""
+    spaces = Spaces(ONE_IS_LEFT.merge()[0], GAUSSIAN)
+    cuts = spaces.search()
+    for seconds, some in ((0.0, False), (math.inf, True)):
+        found = leaning(spaces, cuts, replace(GAUSSIAN, optimum_seconds=seconds))
+        assert any(solution.leans for _, _, solution in found) == some
+    best = tb.select(ONE_IS_LEFT, tolerance=1e-4)
+    assert best.method == "opt0"
+    (residual,) = (c.rmse for c in best.candidates if c.method == "residual")
+    assert residual is not None
+    assert residual > 1.001 * unit_rmse(own(ONE_IS_LEFT), ONE_IS_LEFT, "add-remove")
 
 
 def test_attributes_that_may_change_places_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from tests.strategy.instances import WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
 from benchmarks import workloads
+from tabulae.domain import Term
 from tabulae.errors import NotEstimable, Unsupported
 from tabulae.strategy import describe_strategy, read_strategy, strategy_digest
 from tabulae.strategy.bounds.dual import svd_bound
@@ -355,21 +356,33 @@ def test_marginals_of_any_size_are_optimal():
     assert strategy.error(wl, budget).tse / SIGMA**2 == pytest.approx(16_410.524, abs=0.01)
 
 
-@pytest.mark.parametrize("real", [False, True])
-def test_few_queries_about_many_cells_are_optimised_as_rows(real):
+RNG = np.random.default_rng(7)
+FEW_QUERIES = {
+    "joint": tb.Table.joint("few", ["a", "b"], tb.Dense(RNG.integers(0, 2, (12, 300)))),
+    "sum": tb.Table.of_terms(
+        "few",
+        [
+            Term(c, {"a": tb.Dense(RNG.integers(0, 2, (4, 20))), "b": tb.Dense(RNG.integers(0, 2, (3, 15)))})
+            for c in (3, -1)
+        ],
+    ),
+    "real": tb.Table("halves", {"a": tb.Dense(RNG.integers(0, 2, (12, 20)) / 2), "b": tb.Total(15)}),
+}
+
+
+@pytest.mark.parametrize("name", FEW_QUERIES)
+def test_few_queries_about_many_cells_are_optimised_as_rows(name):
     """As good as over all cells; integer queries are measured by as many answers, real ones by one for each cell."""
-    queries = np.random.default_rng(7).integers(0, 2, (12, 300)) * (0.5 if real else 1)
-    if real:
-        domain, table = tb.Domain({"a": 300}), tb.Table("few", {"a": tb.Dense(queries)})
-    else:
-        domain, table = tb.Domain({"a": 20, "b": 15}), tb.Table.joint("few", ["a", "b"], tb.Dense(queries))
-    workload = tb.Workload(domain, [table, tb.Table("total", {})])
+    domain = tb.Domain({"a": 20, "b": 15})
+    tables = [FEW_QUERIES[name], tb.Table("all", {})]
+    if name == "real":  # beside a sum of products, which tells all cells apart
+        tables.append(FEW_QUERIES["joint"])
+    workload = tb.Workload(domain, tables)
     best = tb.select(workload, method="opt0", tolerance=1e-5)
-    told_apart = np.unique(queries, axis=1).shape[1]
-    assert best.blocks[0].query.shape == (told_apart if real else 13, 300)
+    queries = np.concatenate([table.operator(domain).dense() for table in tables])
+    assert best.blocks[0].query.shape == (workload.merge()[0].domain.size if name == "real" else 13, 300)
     loss = unit_rmse(best, workload, "add-remove") ** 2 * workload.queries
-    gram = queries.T @ queries + np.ones((300, 300))
-    assert loss == pytest.approx(opt0_gaussian(gram, tolerance=1e-5).loss, rel=3e-5)
+    assert loss == pytest.approx(opt0_gaussian(queries.T @ queries, tolerance=1e-5).loss, rel=3e-5)
     assert best.certificate <= 3e-5
 
 
