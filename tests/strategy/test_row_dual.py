@@ -382,7 +382,8 @@ def test_few_queries_about_many_cells_are_optimised_as_rows(name):
     queries = np.concatenate([table.operator(domain).dense() for table in tables])
     assert best.blocks[0].query.shape == (workload.merge()[0].domain.size if name == "real" else 13, 300)
     loss = unit_rmse(best, workload, "add-remove") ** 2 * workload.queries
-    assert loss == pytest.approx(opt0_gaussian(queries.T @ queries, tolerance=1e-5).loss, rel=3e-5)
+    dense = opt0_gaussian(queries.T @ queries, tolerance=1e-3)
+    assert dense.lower <= loss <= dense.loss * (1 + 3e-5)
     assert best.certificate <= 3e-5
 
 
