@@ -71,6 +71,36 @@ def test_a_public_total_has_next_to_no_noise_and_is_met() -> None:
     assert abs(cells.sum() - 66) < 1e-3
 
 
+@pytest.mark.parametrize("rho", ["1/2", 10, 1000])
+@pytest.mark.parametrize("counts", [(488, 8, 8), (10**6, 3, 0), (10**8,) * 3], ids=str)
+def test_few_cells_beside_a_public_total(counts: tuple[int, ...], rho: object) -> None:
+    """It is measured a million times as well as they are, and hides from no step where they should go."""
+    workload = tb.Workload.marginals(tb.Domain({"kind": 3}), ways=[1])
+    strategy = tb.select(workload, neighbours="replace")
+    m = tb.measure(np.array(counts), strategy, tb.ZCDP(rho), neighbours="replace")
+    everybody = tb.Constraint.equal(tb.Table("total", {}), sum(counts))
+    (plain,) = tb.estimate(m).answer(workload).values()
+    (table,) = workload.tables
+    for held in ((), (everybody,))[: 1 if max(counts) > 1000 else 2]:
+        found = tb.estimate(m, method="non-negative", held=held)
+        assert found.solution.gap <= GAP  # type: ignore[attr-defined]
+        answer = found.answer_of(table)
+        assert answer.sum() == pytest.approx(sum(counts), abs=0.02)
+        if (plain > 0).all():
+            assert answer == pytest.approx(plain, abs=0.02)
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
+def test_rounding_hides_no_gap_of_large_counts(neighbours: str) -> None:
+    """Millions in some cells and nobody in others, measured almost exactly: the gap is of their differences."""
+    domain = tb.Domain({"kind": 6, "faith": 5, "trade": 8})
+    workload = tb.Workload.marginals(domain, ways=[1, 2])
+    draw = np.random.default_rng(3)
+    counts = draw.poisson(1e6 * draw.gamma(0.3, 1, domain.size))
+    m = tb.measure(counts, tb.select(workload, neighbours=neighbours), tb.ZCDP(50), neighbours=neighbours)
+    assert tb.estimate(m, method="non-negative").solution.gap <= GAP  # type: ignore[attr-defined]
+
+
 def test_counts_that_are_held_are_met_and_change_no_interval_but_to_hold_the_estimate() -> None:
     wl, m = WORKLOADS["marginals"], measured("marginals", "gaussian", "identity", people=1.0)
     everybody = tb.Constraint.equal(tb.Table("total", {}), 500)

@@ -35,7 +35,9 @@ from .limits import Limits
 from .measured_cells import MeasuredCells, over_classes
 from .whole_cells import Rounding
 
-_SURE = 1e-10  # of the largest variance
+_SURE = 1e-6
+"""Of the largest variance, or of an answer's unit: what is so sure is met within thousandths of the noise of others."""
+
 _EVEN = 1e-3  # weights of cells in a certificate may differ by this factor before another is sought
 
 
@@ -91,7 +93,7 @@ class NonNegative(OneSided):
         Where the number of records is public its noise is next to none, a variance of e^-4000, say.
         """
         variances = law_variances(self.measurement.strategy, self.measurement.laws)
-        return tuple(max(variance, _SURE * max(variances)) for variance in variances)
+        return tuple(max(variance, _SURE * max(1.0, *variances)) for variance in variances)
 
     @cached_property
     def _limits(self) -> Limits:

@@ -14,6 +14,9 @@ that ``c = B'd > 0`` on all counted cells and ``e = max_j (-g_j / c_j)``, ``g = 
 
     gap = ||B z - y - v||^2 / 2 + (g + e c)'z >= ||B z - B z*||^2 / 2.
 
+Steps and gap are of differences from an origin, which is moved to z now and then: beside counts of millions, a gap of
+the whole numbers would be made of their rounding.
+
 An answer ``w'u = t'B u`` whose least-squares deviation is ``||t||`` then lies within ``sqrt(2 gap)`` such deviations
 of the optimum.
 
@@ -70,7 +73,7 @@ _RELAXED = 1.6
 _PENALTY = 0.05  # r in units of the middle eigenvalue of B'B
 _POWER_STEPS, _ROOM = 30, 1.1
 _NOTHING = 1e-9  # of the largest eigenvalue: hardly measured
-_ROUNDING = 1e-12  # of the largest eigenvalue
+_ROUNDING, _UNMEASURED = 1e-12, 1e-11  # of the largest eigenvalue
 _LOST = 5000.0  # a gap that says nothing of the cells
 
 
@@ -95,9 +98,11 @@ def solve(problem: MeasuredCells, y: Sequence[np.ndarray], certificate: Certific
     basis, spectrum, exact = problem.basis()
     spectrum = spectrum if exact else upper_spectrum(problem, basis, spectrum)
     back, target = basis.T, problem.adjoint(y)
-    penalty = _PENALTY * float(np.median(spectrum[spectrum > _NOTHING * spectrum.max()]))
-    x, z, w = np.zeros((3, problem.cells))
-    best = ConeSolution(z, np.inf)
+    penalty = _PENALTY * _middle(spectrum)
+    origin, z = np.zeros((2, problem.cells))
+    x = back @ (_inverse(spectrum) * (basis @ target))
+    w = np.zeros_like(x)
+    best = ConeSolution(origin, np.inf)
     for step in range(_STEPS):
         pull = target + penalty * (z - w)
         if not exact:
@@ -107,14 +112,18 @@ def solve(problem: MeasuredCells, y: Sequence[np.ndarray], certificate: Certific
             moved += spectrum * (basis @ x)
         x = back @ (moved / (spectrum + penalty))
         relaxed = _RELAXED * x + (1 - _RELAXED) * z
-        z = np.maximum(relaxed + w, 0.0)
+        z = np.maximum(relaxed + w, -origin)
         w += relaxed - z
-        if step % _CHECKED == _CHECKED - 1:
-            gap = _gap(problem, y, x, z, certificate)
+        check, rest = divmod(step + 1, _CHECKED)
+        if rest == 0:
+            gap = _gap(problem, y, x, z, certificate, origin)
             if gap < best.gap:
-                best = ConeSolution(z, gap)
+                best = ConeSolution(np.maximum(origin + z, 0.0), gap)
             if gap <= GAP:
                 break
+            if check & (check - 1) == 0:  # a power of two: the origin moves
+                origin, x, y = origin + z, x - z, [a - b for a, b in zip(y, problem.apply(z), strict=True)]
+                z, target = np.zeros_like(z), problem.adjoint(y)
     _check_gap(best.gap)
     return best
 
@@ -128,9 +137,14 @@ def _check_gap(gap: float) -> None:
 
 
 def _gap(
-    problem: MeasuredCells, y: Sequence[np.ndarray], x: np.ndarray, z: np.ndarray, certificate: Certificate
+    problem: MeasuredCells,
+    y: Sequence[np.ndarray],
+    x: np.ndarray,
+    z: np.ndarray,
+    certificate: Certificate,
+    origin: np.ndarray,
 ) -> float:
-    """The duality gap between z and the multipliers that belong to x."""
+    """The duality gap between z and the multipliers that belong to x, both from an origin, as y is."""
     of_x, of_z = problem.apply(x), problem.apply(z)
     gradient = problem.adjoint([a - b for a, b in zip(of_x, y, strict=True)])
     c = certificate.direction
@@ -138,7 +152,7 @@ def _gap(
     short = max(0.0, float((-gradient[counted] / c[counted]).max(initial=0.0)))
     apart = sum(float(np.square(a - b).sum()) for a, b in zip(of_z, of_x, strict=True))
     away = apart - 2 * short * float(c @ (z - x)) + short**2 * certificate.norm2
-    return max(0.0, away / 2) + max(0.0, float((gradient + short * c) @ z))
+    return max(0.0, away / 2) + max(0.0, float((gradient + short * c) @ (origin + z)))
 
 
 def upper_spectrum(problem: MeasuredCells, basis: LinearOperator, spectrum: np.ndarray) -> np.ndarray:
@@ -191,9 +205,7 @@ class Quadratic:
 
     def start(self, target: np.ndarray) -> np.ndarray:
         """Near the least of the quadratic alone."""
-        share = self.spectrum > _NOTHING * self.spectrum.max(initial=0.0)
-        inverse = np.divide(1.0, self.spectrum, out=np.zeros_like(self.spectrum), where=share)
-        return self._placed(self.basis.T @ (inverse * (self.basis @ target)))
+        return self._placed(self.basis.T @ (_inverse(self.spectrum) * (self.basis @ target)))
 
     def step(
         self,
@@ -301,7 +313,7 @@ class ConstrainedCone:
         splits = [_Split(rows, joint=joint) for rows in self.limits.bounded]
         spectrum, target = quadratic.spectrum, self.problem.adjoint(self.y)
         target = target - self._square(quadratic.offset) if quadratic.exact else target
-        penalty = _START_PENALTY * float(np.median(spectrum[spectrum > _NOTHING * spectrum.max(initial=0.0)]))
+        penalty = _START_PENALTY * _middle(spectrum)
         copies = 1 if joint else 1 + len(splits) + quadratic.copied
         still = quadratic.joint @ quadratic.offset if quadratic.joint is not None else 0.0
         x = quadratic.start(target)
@@ -409,6 +421,18 @@ def _balance(x: np.ndarray, z: np.ndarray, before: np.ndarray, dual: float) -> f
     if 1 / _UNEVEN <= ratio <= _UNEVEN:
         return 1.0
     return float(np.clip(np.sqrt(ratio), 0.5, 2.0))
+
+
+def _middle(spectrum: np.ndarray) -> float:
+    """The lower middle eigenvalue of directions that are measured: one that is nearly exact does not make it large."""
+    measured = spectrum[spectrum > _UNMEASURED * spectrum.max(initial=0.0)]
+    return float(np.quantile(measured, 0.5, method="lower"))
+
+
+def _inverse(spectrum: np.ndarray) -> np.ndarray:
+    """Of directions that are measured; 0 of others."""
+    measured = spectrum > _UNMEASURED * spectrum.max(initial=0.0)
+    return np.divide(1.0, spectrum, out=np.zeros_like(spectrum), where=measured)
 
 
 def _size(vector: np.ndarray) -> float:
