@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS, dense, dense_st
 
 import tabulae as tb
 from tabulae.errors import NotEstimable, Unsupported
+from tabulae.estimation import cone
 from tabulae.estimation.cone import GAP
 
 METHODS = ("identity", "workload", "opt0", "kron")
@@ -72,10 +74,10 @@ def test_a_public_total_has_next_to_no_noise_and_is_met() -> None:
 
 
 @pytest.mark.parametrize("rho", ["1/2", 10, 1000])
-@pytest.mark.parametrize("counts", [(488, 8, 8), (10**6, 3, 0), (10**8,) * 3], ids=str)
+@pytest.mark.parametrize("counts", [(488, 8), (488, 8, 8), (10**6, 3, 0), (10**8,) * 3], ids=str)
 def test_few_cells_beside_a_public_total(counts: tuple[int, ...], rho: object) -> None:
     """It is measured a million times as well as they are, and hides from no step where they should go."""
-    workload = tb.Workload.marginals(tb.Domain({"kind": 3}), ways=[1])
+    workload = tb.Workload.marginals(tb.Domain({"kind": len(counts)}), ways=[1])
     strategy = tb.select(workload, neighbours="replace")
     m = tb.measure(np.array(counts), strategy, tb.ZCDP(rho), neighbours="replace")
     everybody = tb.Constraint.equal(tb.Table("total", {}), sum(counts))
@@ -88,6 +90,23 @@ def test_few_cells_beside_a_public_total(counts: tuple[int, ...], rho: object) -
         assert answer.sum() == pytest.approx(sum(counts), abs=0.02)
         if (plain > 0).all():
             assert answer == pytest.approx(plain, abs=0.02)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_gap_is_proven_of_any_cells_from_any_origin(seed: int) -> None:
+    """No less than what the objective lies above the optimum, wherever a search stands."""
+    m = measured("union", "gaussian", "workload", people=1.0)
+    estimate: Any = tb.estimate(m, method="non-negative")
+    problem, draw = estimate._problem, np.random.default_rng(seed)
+    y = [answers / np.sqrt(v) for answers, v in zip(estimate.answers, estimate._noise, strict=True)]
+    b = np.stack([np.concatenate(problem.apply(cell)) for cell in np.eye(problem.cells)], axis=1)
+    _, least = nnls(b, np.concatenate(y), maxiter=10_000)
+    origin, z = draw.exponential(2.0, (2, problem.cells))
+    origin += 50  # far more than is there: no slope is negative
+    for x in (z, z + draw.normal(size=problem.cells)):
+        shifted = [a - c for a, c in zip(y, problem.apply(origin), strict=True)]
+        above = (np.square(b @ (origin + z) - np.concatenate(y)).sum() - least**2) / 2
+        assert cone._gap(problem, shifted, x, z, estimate._certificate(), origin) >= above > 0
 
 
 @pytest.mark.parametrize("neighbours", ["replace", "add-remove"])

@@ -72,7 +72,7 @@ _STEPS, _CHECKED = 3000, 20
 _RELAXED = 1.6
 _PENALTY = 0.05  # r in units of the middle eigenvalue of B'B
 _POWER_STEPS, _ROOM = 30, 1.1
-_NOTHING = 1e-9  # of the largest eigenvalue: hardly measured
+_NOTHING = 1e-9  # of the largest slack: rounding
 _ROUNDING, _UNMEASURED = 1e-12, 1e-11  # of the largest eigenvalue
 _LOST = 5000.0  # a gap that says nothing of the cells
 
