@@ -11,6 +11,8 @@ has the plan only    charged                     marks the charge void: its nois
 has measurements     charged                     publishes them, without a second draw; the records are not needed
 ===================  ==========================  =========================================
 
+A run of tables or groups can be resumed with another estimator: no noise depends on it.
+
 What a release is of, its product knows (:mod:`tabulae.products.product`). Charges, voids, resuming and sealing are here
 and nowhere else.
 """

@@ -23,7 +23,7 @@ from tests.village import write_village
 
 import tabulae as tb
 from tabulae._run import Step
-from tabulae.errors import LedgerError, ReleaseError
+from tabulae.errors import LedgerError, ReleaseError, Unsupported
 from tabulae.release.folder import check_sums
 
 LOSSES = {
@@ -175,6 +175,77 @@ def test_an_error_at_any_step(scene: Scene, step: Step) -> None:
             make(scene.spec, scene.out, resume=True)
         scene.is_made(*scene.states, "published")
     assert set(FREE + LOST + KEPT + ("placed",)) == set(get_args(Step))
+
+
+BY: dict[str, tuple[str, str]] = {
+    "village": ('select = "identity"', 'select = "identity"\nestimate = "non-negative"'),
+    "guild": ("[detailed]", '[method]\nestimate = "posterior"\n\n[detailed]'),
+    "duchy": ('estimate = "gls"', 'estimate = "topdown"'),
+}
+"""Another estimator of the same measurements."""
+
+
+@pytest.mark.parametrize("kind", ["village", "guild"])
+def test_a_run_is_finished_with_another_estimator(scene: Scene) -> None:
+    """The plain one's release is as if the run had never had the other: nothing of that is published."""
+    plain = scene.spec.read_text()
+    scene.spec.write_text(plain.replace(*BY[scene.kind], 1))
+    with pytest.raises(Stopped):
+        make(scene.spec, scene.out, at=_stop_at("sealed"))
+    other = {path.name for path in scene.partial.iterdir()}
+    scene.spec.write_text(plain)
+    scene.is_published_as_stored()
+    left = {path.name for path in scene.out.iterdir()}
+    assert left == other - {"plan.json", "implicates.parquet", "posterior.json"}
+    assert tb.Release.read(scene.out).spec.method.estimate != "posterior"
+
+
+@pytest.mark.parametrize("kind", ["village"])
+def test_what_cannot_be_estimated_is_said_with_the_way_out(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = scene.spec.read_text()
+    scene.spec.write_text(plain.replace(*BY["village"], 1))
+    with monkeypatch.context() as broken:
+
+        def refuse_from_now_on(step: Step) -> None:  # what is seen on made-up answers costs nothing
+            if step == "stored":
+                no_cells = _raising(Unsupported("no such cells"))
+                broken.setattr("tabulae.products.tables.product.reconstruct", no_cells)
+
+        told = r"^no such cells\. .* another estimate under \[method\], and --resume"
+        with pytest.raises(Unsupported, match=told):
+            make(scene.spec, scene.out, at=refuse_from_now_on)
+    scene.spec.write_text(plain)
+    scene.is_published_as_stored()
+
+
+@pytest.mark.parametrize("kind", ["duchy"])
+def test_measurements_of_areas_keep_their_estimator(scene: Scene) -> None:
+    with pytest.raises(Stopped):
+        make(scene.spec, scene.out, at=_stop_at("stored"))
+    plain = scene.spec.read_text()
+    scene.spec.write_text(plain.replace(*BY["duchy"], 1))
+    with pytest.raises(ReleaseError, match="resume with the same spec"):
+        make(scene.spec, scene.out, resume=True)
+    scene.spec.write_text(plain)
+    scene.is_published_as_stored()
+
+
+@pytest.mark.parametrize("kind", ["village"])
+@pytest.mark.parametrize(
+    "change", [('budget = "1/2"', 'budget = "1/4"'), ("range = [0, 19]", "range = [0, 20]")]
+)
+def test_measurements_are_of_their_budget_and_records(scene: Scene, change: tuple[str, str]) -> None:
+    with pytest.raises(Stopped):
+        make(scene.spec, scene.out, at=_stop_at("stored"))
+    plain = scene.spec.read_text()
+    assert change[0] in plain
+    scene.spec.write_text(plain.replace(*change, 1))
+    with pytest.raises(ReleaseError):
+        make(scene.spec, scene.out, resume=True)
+    scene.spec.write_text(plain)
+    scene.is_published_as_stored()
 
 
 KILLED = ("counted", "charged", "stored", "published", "sealed")

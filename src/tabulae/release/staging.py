@@ -13,11 +13,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
-from ..errors import LedgerError, ReleaseError, TabulaeError
+from ..errors import LedgerError, ReleaseError, TabulaeError, Unsupported
 from ..privacy import Ledger
 from ..sources.memory import size_words
 from ..spec import Spec
-from .folder import MEASUREMENT, read_json, require_parent, sync_folder, write_json
+from .folder import INVARIANTS, MEASUREMENT, STRATEGY, read_json, require_parent, sync_folder, write_json
 from .read import Release
 
 OF = "digest"
@@ -136,8 +136,8 @@ def mark(partial: Path, spec: Spec, document: Mapping[str, Any]) -> None:
 
 
 def run_digest(kind: bytes, spec: Spec, out: Path) -> bytes:
-    """What makes two runs the same release: the spec and where it is published. Goes to a keyed hash only."""
-    parts = (kind, bytes.fromhex(spec.digest()), os.fsencode(out.resolve()))
+    """What makes two runs the same release: what is measured, and where it is published. Goes to a keyed hash only."""
+    parts = (kind, bytes.fromhex(spec.measured_digest()), os.fsencode(out.resolve()))
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
 
 
@@ -178,6 +178,33 @@ def stored_release(partial: Path, ledger: Ledger, digest: bytes, remains: str = 
 def unmark(partial: Path) -> None:
     """Remove what only a run that is not finished has."""
     (partial / PLAN).unlink(missing_ok=True)
+
+
+def leave_measured(partial: Path) -> None:
+    """Remove what an interrupted run made of its measurements: it may have had another estimator.
+
+    That is of measurements that are complete, of kinds whose estimates keep nothing to go on from.
+    """
+    kept = {PLAN, INVARIANTS, *(Path(name).parent.name for name in (MEASUREMENT, STRATEGY))}
+    for path in partial.iterdir():
+        if path.name not in kept:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@contextlib.contextmanager
+def estimating() -> Iterator[None]:
+    """What cannot be estimated is said with the way out: its noise is paid for and stored.
+
+    Raises:
+        Unsupported: the same, with what to do.
+    """
+    try:
+        yield
+    except Unsupported as error:
+        raise Unsupported(
+            f"{error}. The noisy counts are stored and paid for: write another estimate under [method], and --resume "
+            "publishes them without a second charge"
+        ) from None
 
 
 def put_in_place(partial: Path, out: Path, when: str) -> None:

@@ -325,6 +325,13 @@ class Spec:
         """
         return published.digest(self._record, self.files)
 
+    def measured_digest(self) -> str:
+        """As :meth:`digest`, of what is counted, promised and measured, however tables and groups are estimated.
+
+        Measurements of areas are stored as their estimator reads them: there it is the digest of the whole.
+        """
+        return published.digest(published.measured(self._record, self.kind), self.files)
+
     def with_source(self, place: str | PathLike[str], table: str | None = None) -> Spec:
         """The same spec, with the same digest, reading its records from another place.
 

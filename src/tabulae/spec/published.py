@@ -100,6 +100,18 @@ def text_of(record: Record, kind: str) -> str:
     return tomli_w.dumps({**record, "source": {"kind": kind, **record["source"]}})
 
 
+def measured(record: Record, kind: str) -> Record:
+    """The part of a record that says what is measured: two that agree in it have measurements in common.
+
+    The seed of tables stays: strategies are chosen with it.
+    """
+    if kind == "areas":
+        return record
+    method = record.get("method", {}) if kind == "tables" else {}
+    left = {key: value for key, value in record.items() if key != "method"}
+    return left | {"method": {key: value for key, value in method.items() if key != "estimate"}}
+
+
 def digest(record: Record, files: Mapping[str, bytes]) -> str:
     """SHA-256, in hexadecimal, of a record and of the files that it names, whatever the order of those.
 

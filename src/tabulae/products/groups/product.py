@@ -16,6 +16,7 @@ from ...privacy import Disclosure, Ledger
 from ...release.changes import Changes
 from ...release.progress import Progress, Say
 from ...release.read import Release
+from ...release.staging import leave_measured
 from ...release.write import write_documents
 from ...sources.units import UnitRule
 from ...spec import Spec
@@ -130,6 +131,7 @@ class GroupsProduct:
 
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
         say(Progress("estimating and writing tables"))
+        leave_measured(partial)
         write_documents(partial, self.spec, charged.entries)
         write_groups(partial, self.spec, self._planned.adaptive, charged, self._planned.level, say)
 

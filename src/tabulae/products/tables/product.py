@@ -24,7 +24,7 @@ from ...release.agreement import csv_faults
 from ...release.changes import Changes
 from ...release.progress import Progress, Say
 from ...release.read import Release
-from ...release.staging import PLAN
+from ...release.staging import PLAN, estimating, leave_measured
 from ...sources.units import UnitRule
 from ...spec import Spec
 from ...spec.promise import POSTERIOR
@@ -152,10 +152,12 @@ class TablesProduct:
         return TablesProduct.plan(spec) if spec.targets else Plan(spec, like.strategy)
 
     def prepare(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
-        if (partial / PLAN).exists():
-            self._planned = Plan.load(partial / PLAN, self.spec)
-        elif (partial / f.MEASUREMENT).exists():  # the plan is removed before the folder is sealed
+        if (
+            partial / f.MEASUREMENT
+        ).exists():  # the plan beside it may be of another estimator, or be removed
             self._planned = Plan(self.spec, self._stored(partial).strategy)
+        elif (partial / PLAN).exists():
+            self._planned = Plan.load(partial / PLAN, self.spec)
         elif plan_file is not None:
             self._planned = Plan.load(plan_file, self.spec)
         else:
@@ -222,9 +224,11 @@ class TablesProduct:
 
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
         say(Progress("estimating and writing tables"))
+        leave_measured(partial)
         plan, spec, measured = self._planned, self.spec, self._stored(partial)
-        estimated = reconstruct(plan, measured)
-        tables = publish(estimated, spec.published, plan.level, spec.sampling) + publish_exact(measured)
+        with estimating():
+            estimated = reconstruct(plan, measured)
+            tables = publish(estimated, spec.published, plan.level, spec.sampling) + publish_exact(measured)
         expected = {row.table: asdict(row) for row in plan.table_errors}
         exact = exactness(spec, charged.earlier)
         stated = None if exact is None else exact.document()
