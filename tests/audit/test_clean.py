@@ -97,6 +97,7 @@ def test_every_check_of_rows_left_out_passes(tmp_path: Path, definition: str, ne
     assert made[changed].observed == 1.0
 
 
+@pytest.mark.long
 def test_the_village_passes_and_the_bound_is_of_some_use(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(SPEC)
     for seconds in (1, 20):  # one second is enough on an idle core

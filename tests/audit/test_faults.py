@@ -156,9 +156,10 @@ def test_noise_at_a_quarter_of_its_scale(plans: dict[str, Plan], monkeypatch: py
     fails(plans["zcdp"], "noise", "epsilon", seconds=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("definition", "law"),
-    [("pure", DiscreteLaplace), pytest.param("zcdp", DiscreteGaussian, marks=pytest.mark.long)],
+    [("pure", DiscreteLaplace), ("zcdp", DiscreteGaussian)],
 )
 def test_a_sampler_at_half_scale(
     plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch, definition: str, law: Any

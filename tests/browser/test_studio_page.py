@@ -96,6 +96,7 @@ def test_the_form_and_the_text_are_one_document(opened: Page, studio: Studio) ->
     assert studio.document.path.read_text() == SPEC
 
 
+@pytest.mark.long
 def test_what_is_opened_while_the_form_is_drawn_stays_open(opened: Page) -> None:
     form, asked = opened.locator("#form"), list[Route]()
     opened.route("**/form?*", lambda route: asked.append(route))

@@ -86,6 +86,7 @@ def _program(*command: str, **surroundings: str) -> Any:
 
 
 # disks ---------------------------------------------------------------------------------------------------
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "full", "some"),
     [
@@ -150,7 +151,9 @@ def _check_full(row: dict[str, Any], fate: str) -> None:
 
 
 # files ---------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    "engine", ["duckdb", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.long])]
+)
 def test_a_truncated_parquet_file(village: Path, engine: str, request: pytest.FixtureRequest) -> None:
     if engine == "spark":
         request.getfixturevalue("spark")

@@ -105,7 +105,7 @@ def test_counts_are_those_of_the_definition_and_of_duckdb(
     assert fingerprint == on_duckdb["every"][2]
 
 
-@pytest.mark.sweep("duckdb-csv", "postgresql", "spark-parquet")
+@pytest.mark.sweep("duckdb-csv", "postgresql")
 def test_the_same_records_of_units_are_kept(store: Store, engine: str, on_duckdb: dict[str, Any]) -> None:
     found = counted(store(engine, OF_UNITS), unit=KEPT)
     assert found[0] == 160

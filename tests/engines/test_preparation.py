@@ -209,7 +209,7 @@ BINS = [
 NUMBERS = ("written", "float", "whole", "small", "large", "decimal", "single", "odd")
 
 
-@pytest.mark.sweep("duckdb-parquet", "postgresql")
+@pytest.mark.sweep("duckdb-parquet")
 def test_bins_of_numbers(source: RecordSource, engine: str) -> None:
     names = [name for name in NUMBERS if name in records(engine).column_names]
     for name in names:

@@ -99,6 +99,7 @@ def test_the_same_rows_are_counted(spec: Path, where: Where) -> None:
     assert prepare(made, KEY)._counts.fingerprint() != expected
 
 
+@pytest.mark.long
 def test_another_engine_finishes_what_one_began(spec: Path, where: Where) -> None:
     """A run that was planned, and had charged nothing, is resumed with counts from wherever the records are now."""
     out = spec.parent / "release"

@@ -145,6 +145,7 @@ def test_columns_that_are_not_wanted_do_not_matter(tmp_path: Path) -> None:
         tabulate(source, DOMAIN, {"sex": ColumnCoding("half")})
 
 
+@pytest.mark.long
 def test_letters_keep_their_case_whatever_the_file_says_of_them(tmp_path: Path, spark: SparkSession) -> None:
     """Spark notes beside a schema how text is compared, and goes by it."""
     folder = tmp_path / "people"
@@ -157,6 +158,7 @@ def test_letters_keep_their_case_whatever_the_file_says_of_them(tmp_path: Path, 
     assert found.answer(Identity(3)).tolist() == [1, 1, 1]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_ids_may_be_uuids(tmp_path: Path) -> None:
     """They are the same units, with the same choice of their records, as of text."""

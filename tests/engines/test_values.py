@@ -118,6 +118,7 @@ def test_a_units_records_are_whole(source: RecordSource, engine: str) -> None:
     assert sum(vector(counts)) == sum(sizes) * grid.steps
 
 
+@pytest.mark.long
 @pytest.mark.sweep("duckdb-parquet", "postgresql")
 def test_parts_of_values_with_squares(source: RecordSource, engine: str) -> None:
     """With an even and an odd number of steps, of one value, and of two whose parts are products."""

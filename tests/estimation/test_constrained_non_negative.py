@@ -264,8 +264,10 @@ def test_published_tables_hold_what_is_exact_and_intervals_know_it() -> None:
     assert (answers[races.name] >= 0).all()
 
 
-@pytest.mark.parametrize("draws", [6, pytest.param(20, marks=pytest.mark.long)])
-@pytest.mark.parametrize("noise", BUDGETS)
+COVERED = [("laplace", 6), *(pytest.param(noise, 20, marks=pytest.mark.long) for noise in BUDGETS)]
+
+
+@pytest.mark.parametrize(("noise", "draws"), COVERED)
 def test_intervals_cover_under_constraints(noise: str, draws: int) -> None:
     """An interval that holds its level fails the bound of six deviations with probability below 1e-6."""
     wl = WORKLOADS["marginals"]

@@ -44,6 +44,7 @@ def test_answers_equal_an_active_set_solution(workload: str, noise: str, method:
         assert (answers[name] >= -1e-9).all()
 
 
+@pytest.mark.long
 def test_what_rounding_leaves_of_unmeasured_directions_stops_no_step() -> None:
     """8,118 cells, too many to decompose: their diagonal has zeros up to rounding, which must not be divided by."""
     sizes = {"age": 41, "place": 3, "sex": 2, "hours": 33}
@@ -183,8 +184,10 @@ def test_it_is_deterministic() -> None:
     assert all(np.array_equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize("draws", [10, pytest.param(40, marks=pytest.mark.long)])
-@pytest.mark.parametrize("noise", BUDGETS)
+COVERED = [("laplace", 10), *(pytest.param(noise, 40, marks=pytest.mark.long) for noise in BUDGETS)]
+
+
+@pytest.mark.parametrize(("noise", "draws"), COVERED)
 def test_intervals_cover_small_true_counts(noise: str, draws: int) -> None:
     """Draws over cells of which most are empty: pointwise coverage, and no interval shorter than what is proven."""
     wl = WORKLOADS["marginals"]

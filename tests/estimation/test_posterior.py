@@ -260,12 +260,12 @@ def _named(random, kinship, prior, fixed, counts):
             counts[b, cells] = random.multinomial(n, odds / odds.sum())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kinship", "each", "spreads", "told", "draws"),
     [
-        *(pytest.param(kin, 2, (0.5, 3, 30), 0.5, 3000, marks=pytest.mark.long) for kin in (0.7, 4.0)),
-        (0.7, 1, (30,), 0.01, 1500),
-        pytest.param(0.7, 1, (30,), 0.01, 3000, marks=pytest.mark.long),
+        *((kin, 2, (0.5, 3, 30), 0.5, 3000) for kin in (0.7, 4.0)),
+        (0.7, 1, (30,), 0.01, 3000),
     ],
 )
 def test_new_names_keep_the_joint_law_of_shares_counts_and_answers(kinship, each, spreads, told, draws):
@@ -496,9 +496,10 @@ def cells_are_few(request, monkeypatch):
     monkeypatch.setattr(posterior, "_FEW_CELLS", request.param)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("runs", "cells_are_few"),
-    [(36, 0), *(pytest.param(*case, marks=pytest.mark.long) for case in ((36, 64), (400, 64), (400, 0)))],
+    [(36, 0), (36, 64), (400, 64), (400, 0)],
     indirect=["cells_are_few"],
 )
 def test_ranks_of_what_the_prior_draws_are_even_at_each_level(runs, few_sizes, cells_are_few):

@@ -161,11 +161,8 @@ BUDGETS = [ZCDP(Fraction(1, 10**6)), ZCDP(10**6), PureDP(Fraction(1, 10**6)), Pu
 THRESHOLDS = [NATION, (-3, 0, 2), (), (5, 5, 6), (0, 0, 0)]
 
 
-@each(
-    "budget, thresholds",
-    zip(BUDGETS, THRESHOLDS, strict=False),
-    long=itertools.product(BUDGETS, THRESHOLDS),
-)
+@pytest.mark.long
+@each("budget, thresholds", itertools.product(BUDGETS, THRESHOLDS))
 def test_no_input_gives_anything_but_finite_numbers(
     budget: ZCDP | PureDP, thresholds: tuple[int, ...]
 ) -> None:

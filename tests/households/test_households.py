@@ -690,6 +690,7 @@ EVERY_TABLE = ("households", "heads", "persons", "old", "minors")
 METHOD = '[method]\nselect = "residual"\n'
 
 
+@pytest.mark.long
 def test_an_audit_counts_the_seats_of_households_of_which_one_person_goes() -> None:
     """With the noise drawn again and the sensitivity derived again; all that an audit checks: the next test."""
     found = fails(_audited("record-free"), passes=("noise", "seats", "remove one", "sensitivity", "law"))
@@ -697,9 +698,8 @@ def test_an_audit_counts_the_seats_of_households_of_which_one_person_goes() -> N
     assert (found["remove one"].observed or 0) > 0.2
 
 
-@pytest.mark.parametrize(
-    "neighbours", [pytest.param(n, marks=[] if n == "replace" else pytest.mark.long) for n in NEIGHBOURS]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
 def test_an_audit_invents_households_and_counts_their_seats(neighbours: str) -> None:
     with replayed(_audited(neighbours, EVERY_TABLE)) as replay:
         found = [check() for check in replay.checks().values()] + derived(replay)
@@ -752,7 +752,7 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str, tuple[str, ...]]]
 ]
 
 
-SHORT = ((_overshot, "record-free"), (_made_of_the_counted, "record-derived"), (_of_a_column, "record-free"))
+SHORT = ((_overshot, "record-free"), (_made_of_the_counted, "record-derived"))
 
 
 @pytest.mark.parametrize(

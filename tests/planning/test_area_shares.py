@@ -181,6 +181,7 @@ def test_the_best_shares_meet_the_targets_when_they_are_written(
         assert again.enough is enough, (amount, again)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_one_step_less_misses_a_target(
     tmp_path: Path, aimed: Callable[[str], GeographyPlan], case: str

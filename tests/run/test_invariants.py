@@ -503,11 +503,7 @@ def test_an_exact_count_cannot_be_left_out(copy: Path) -> None:
 
 @pytest.mark.parametrize(
     "phase",
-    [
-        "counted",
-        "charged",
-        "stored",
-    ],
+    [pytest.param("counted", marks=pytest.mark.long), "charged", "stored"],
 )
 def test_exact_counts_are_neither_lost_nor_read_for_nothing(tmp_path: Path, phase: str) -> None:
     document = text(TOTAL, YOUNG).replace('"kron"', '"identity"')  # what is killed chooses by itself

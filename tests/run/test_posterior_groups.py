@@ -94,7 +94,8 @@ def test_whole_tables_of_groups_add_up_and_check_finds_what_was_altered(
         assert told in faults
 
 
-@pytest.mark.parametrize("definition", [pytest.param("zcdp", marks=pytest.mark.long), "pure"])
+@pytest.mark.long
+@pytest.mark.parametrize("definition", ["zcdp", "pure"])
 def test_with_much_budget_draws_are_the_people_who_are_there(
     guild: Path, quick: None, definition: str
 ) -> None:

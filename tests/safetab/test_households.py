@@ -129,8 +129,9 @@ def test_the_rows_that_the_production_code_expects(tmp_path: Path) -> None:
     assert sum(map(len, found.values())) == 2 * (9 + 4)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_noise")
-@pytest.mark.parametrize(("us", "pr"), [pytest.param(True, False, marks=pytest.mark.long), (True, True)])
+@pytest.mark.parametrize(("us", "pr"), [(True, False), (True, True)])
 def test_invented_households(tmp_path: Path, us: bool, pr: bool) -> None:
     without = {"privacy_budget_h_t3_level_1_aiannh": 0.0, "privacy_budget_h_t4_level_2_county": 0}
     folders = households(tmp_path, run_us=us, run_pr=pr, **without)

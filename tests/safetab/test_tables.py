@@ -59,8 +59,9 @@ def is_truth(params: Path, data: Path, folder: Path, definition: str = "zcdp") -
     return t1, t2
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_noise")
-@pytest.mark.parametrize("definition", ["zcdp", pytest.param("puredp", marks=pytest.mark.long)])
+@pytest.mark.parametrize("definition", ["zcdp", "puredp"])
 def test_both_runs_are_the_truth(tmp_path: Path, definition: str) -> None:
     world = World(config(run_pr=True, privacy_defn=definition))
     t1, t2 = is_truth(*world.write(tmp_path), tmp_path, {"puredp": "pure"}.get(definition, definition))
@@ -152,6 +153,7 @@ def test_the_toy_as_it_is(tmp_path: Path) -> None:
     assert lines(out / "t2/t2.csv", T2) == []
 
 
+@pytest.mark.long
 def test_sums_and_signs_with_noise(tmp_path: Path) -> None:
     few = thresholds(-5, 5, 20)
     for allowed in (True, False):

@@ -157,6 +157,7 @@ def test_what_one_attribute_is_asked_is_not_taken_for_what_another_is() -> None:
         info.variance(tb.Table("b", {"b": tb.Identity(4)}).operator(domain))
 
 
+@pytest.mark.long
 @each("name", WORKLOADS)
 def test_a_saved_strategy_is_the_same(name: str) -> None:
     workload = WORKLOADS[name]

@@ -58,7 +58,7 @@ def _checked(seed: int, noise: str, neighbours: str, restarts: int | None = None
 
 
 CASES = [(seed, noise, n) for seed in range(60) for noise in BUDGETS for n in ("add-remove", "replace")]
-SHORT = CASES[::47]
+SHORT = CASES[::95]
 
 
 @pytest.mark.parametrize(

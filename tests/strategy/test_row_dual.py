@@ -370,7 +370,14 @@ FEW_QUERIES = {
 }
 
 
-@pytest.mark.parametrize("name", FEW_QUERIES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sum",
+        "real",
+        *(pytest.param(n, marks=pytest.mark.long) for n in FEW_QUERIES if n not in ("sum", "real")),
+    ],
+)
 def test_few_queries_about_many_cells_are_optimised_as_rows(name):
     """As good as over all cells; integer queries are measured by as many answers, real ones by one for each cell."""
     domain = tb.Domain({"a": 20, "b": 15})

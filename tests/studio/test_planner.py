@@ -59,6 +59,7 @@ def test_areas_with_a_budget_to_be_found_have_margins_at_once(tmp_path: Path) ->
     assert quick.margins.keys() == {"total", "ages"}
 
 
+@pytest.mark.long
 def test_tables_of_very_many_cells_have_margins_before_their_intervals_are_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

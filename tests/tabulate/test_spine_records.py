@@ -300,9 +300,8 @@ def test_the_rows_kept_do_not_depend_on_the_order(write: Writer) -> None:
     assert not same(one, open_spine_records(write("csv", columns), RULES, PLAN, leaves(PLAN)))
 
 
-@pytest.mark.parametrize(
-    "kind", ["parquet", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("csv", "duckdb"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["parquet", "csv", "duckdb"])
 @pytest.mark.parametrize("part", [60], indirect=True)  # it takes parts of its own
 def test_the_rows_kept_do_not_depend_on_the_parts(write: Writer, kind: str) -> None:
     source, rule = write(kind, columns_of(PLAN, records(PLAN, 60))), UnitRule("ID", 5, bytes(32))

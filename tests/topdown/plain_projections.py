@@ -77,11 +77,6 @@ class NestedLimits:
         Args:
             y: shape (n, k, N).
             mask: shape (n, k, N), boolean.
-
-        >>> limits = NestedLimits.of(np.array([0, 1]), np.array([[0, 3]]), np.array([[2, 9]]), np.array([[0, 0]]),
-        ...                          np.array([[5]]))
-        >>> limits.project(np.array([[[2.0, 0.5], [1.0, 0.0]]]), np.ones((1, 2, 2), bool)).round(3).tolist()
-        [[[1.75, 0.25], [2.0, 1.0]]]
         """
         y = np.where(mask, y, NOWHERE)
         n = len(y)

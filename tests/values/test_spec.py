@@ -162,9 +162,10 @@ def test_a_plan_has_errors_of_sums_and_of_means(folder: Path) -> None:
     assert "pay_sum_income is in other units: sum of income." in plan_page(made)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("neighbours", "definition"),
-    [pytest.param("add-remove", "zcdp", marks=pytest.mark.long), ("replace", "pure")],
+    [("add-remove", "zcdp"), ("replace", "pure")],
 )
 def test_an_audit_finds_nothing(neighbours: str, definition: str) -> None:
     text = WHOLE.replace('"zcdp"', f'"{definition}"\nneighbours = "{neighbours}"').replace('"50"', '"1"')
@@ -199,6 +200,7 @@ SQUARED = WHOLE.replace("null = 0", "null = 0, squares = true").replace(
 )
 
 
+@pytest.mark.long
 @each("planted", [False, True])
 def test_an_audit_of_values_with_squares(planted: bool) -> None:
     """Nothing is found, and where the two inner categories are mistaken for each other the answers differ."""
