@@ -331,3 +331,60 @@ def test_an_estimate_that_is_of_no_use_is_refused(
     m = measured("union", "gaussian", people=1.0)
     with pytest.raises(Unsupported, match="standard errors from the optimum"):
         _ = NonNegative(m, tuple(given)).solution
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize(
+    ("size", "exact", "limited"),
+    [
+        (1e6, True, False),
+        (1e8, True, False),
+        (1e6, True, True),
+        (1e8, False, True),
+        pytest.param(1e3, True, True, marks=pytest.mark.long),
+        pytest.param(1e8, True, True, marks=pytest.mark.long),
+        pytest.param(1e6, False, True, marks=pytest.mark.long),
+    ],
+)
+def test_counts_of_millions_lead_to_the_optimum(
+    neighbours: str, size: float, exact: bool, limited: bool
+) -> None:
+    """Whose limits are far narrower than the counts, and whose public total is nearly exact."""
+    domain = tb.Domain({"a": 6, "b": 5, "c": 8})
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(size * rng.gamma(0.3, 1, domain.size))
+    strategy = tb.select(tb.Workload.marginals(domain, ways=[2]), neighbours=neighbours, method="residual")
+    m = tb.measure(counts, strategy, tb.ZCDP("1/2"), neighbours=neighbours, source=tb.noise.Insecure(1))
+    one, other = tb.Table("one", {"a": tb.Identity(6)}), tb.Table("other", {"c": tb.Identity(8)})
+    kept, near = (np.asarray(table.operator(domain) @ counts) for table in (one, other))
+    constraints = [Constraint.equal(one, kept)] if exact else []
+    if limited:
+        constraints.append(Constraint.bounds(other, np.maximum(near - 3, 0), near + 3))
+    found = tb.estimate(m, constraints=constraints, method="non-negative")
+    assert found.solution.gap <= 100 * GAP  # type: ignore[attr-defined]
+    if exact:
+        assert found.answer_of(one).tolist() == kept.tolist()
+    if limited:
+        assert (np.abs(found.answer_of(other) - near) <= 3).all()
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("size", [100, 10**6, 10**9])
+def test_a_limit_that_binds_moves_the_others_alike(size: int, neighbours: str) -> None:
+    """Cells of equal noise, an exact total and one upper limit: the others share what that cell may not have."""
+    domain = tb.Domain({"a": 4})
+    counts = np.array([size, 2 * size, 3 * size, 4 * size])
+    cells = tb.Table("cells", {"a": tb.Identity(4)})
+    strategy = tb.select(tb.Workload(domain, [cells]), neighbours=neighbours, method="identity")
+    m = tb.measure(counts, strategy, tb.ZCDP("1/2"), neighbours=neighbours, source=tb.noise.Insecure(2))
+    first = tb.Table("first", {"a": tb.Dense([[1, 0, 0, 0]])})
+    constraints = [
+        Constraint.equal(tb.Table("total", {}), [10 * size]),
+        Constraint.bounds(first, at_most=[size - 20]),
+    ]
+    found = tb.estimate(m, constraints=constraints, method="non-negative")
+    answers = np.asarray(tb.estimate(m).answer_of(cells)) - counts  # the limit binds, far below its answer
+    expected = answers + (20 - answers[1:].sum()) / 3
+    expected[0] = -20
+    deviation = np.sqrt(tb.estimate(m).variance_of(cells).max())
+    assert np.abs(found.answer_of(cells) - counts - expected).max() <= np.sqrt(2 * GAP) * deviation

@@ -43,7 +43,7 @@ multipliers of the splits. Where s is negative it is raised by rows of C, or of 
 negative (their multipliers are free to grow): by the rows of one table where it counts all such cells, else by e times
 the sum of all such rows, and, if these leave cells out, of ``B'd`` with v changed by e d, as above. So the
 gap is proven for equalities and limits alike. It is that of the cells that are returned, which have their exact sums in
-whole numbers.
+whole numbers. Here, too, all is of differences from an origin: it has the exact sums.
 
 Reference: Boyd, Parikh, Chu, Peleato, Eckstein, Distributed optimization and statistical learning via the alternating
 direction method of multipliers (2011), sections 3, 3.4.1, 3.4.3 and 5.2; Stellato, Banjac, Goulart, Bemporad, Boyd,
@@ -189,19 +189,18 @@ class WholeSolution(ConeSolution):
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """B'B, or an upper bound, in a basis: it moves x on ``offset`` + the span of the rows of ``basis``.
+    """B'B, or an upper bound, in a basis: it moves x in the span of the rows of ``basis``.
 
-    ``project`` then puts x on ``C u = c``; with ``copied`` that is left to a split. ``joint`` is the square of all
-    splits where the basis diagonalises it, too (to the identity); otherwise it is bounded, by 1 for each split.
+    ``project`` then puts x in null(C); with ``copied`` that is left to a split. With ``joint`` the basis turns the
+    square of all splits into the identity; otherwise that is bounded, by 1 for each split.
     """
 
     basis: LinearOperator
     spectrum: np.ndarray
     exact: bool
-    offset: np.ndarray
     project: Callable[[np.ndarray], np.ndarray] | None = None
     copied: bool = False
-    joint: np.ndarray | None = None
+    joint: bool = False
 
     def start(self, target: np.ndarray) -> np.ndarray:
         """Near the least of the quadratic alone."""
@@ -223,12 +222,14 @@ class Quadratic:
         return self._placed(self.basis.T @ (moved / (self.spectrum + penalty * copies)))
 
     def _placed(self, x: np.ndarray) -> np.ndarray:
-        x = x + self.offset
         return x if self.project is None else self.project(x)
 
 
 class _Split:
-    """One bounded table: ``t = T x / scale`` within its limits, and the multipliers of that equality."""
+    """One bounded table: ``t = T x / scale`` within its limits, and the multipliers of that equality.
+
+    Values and limits are differences from those of an origin, as x is.
+    """
 
     def __init__(self, rows: LimitedRows, *, joint: bool) -> None:
         self.rows = rows
@@ -237,8 +238,15 @@ class _Split:
             widest = float(np.asarray(rows.operator.column_norms(1), dtype=float).max())
             self.scale = np.full(len(rows.low), np.sqrt(widest * rows.operator.abs_row_sum_max()))
         self.low, self.high = rows.low / self.scale, rows.high / self.scale
-        self.value = np.zeros(len(rows.low))
-        self.dual = np.zeros(len(rows.low))
+        self.value, self.dual = np.zeros((2, len(rows.low)))
+
+    def start(self, x: np.ndarray) -> None:
+        self.value = np.clip(self.of(x), self.low, self.high)
+
+    def move(self, by: np.ndarray) -> None:
+        """Move the origin."""
+        counts = self.of(by)
+        self.value, self.low, self.high = self.value - counts, self.low - counts, self.high - counts
 
     def of(self, x: np.ndarray) -> np.ndarray:
         return (self.rows.operator @ x) / self.scale
@@ -272,7 +280,8 @@ class Dual:
 class ConstrainedCone:
     """One problem and what its steps need; ``solve`` runs them.
 
-    ``certificate`` is d of the module's formula; its direction may be 0 where the constraints cover all cells.
+    ``certificate`` is d of the module's formula; its direction may be 0 where the constraints cover all cells. All
+    vectors of cells are differences from ``origin``, which has the exact sums; ``solve`` returns whole ones.
     """
 
     def __init__(
@@ -280,6 +289,16 @@ class ConstrainedCone:
     ) -> None:
         self.problem, self.limits, self.y, self._certificate = problem, limits, y, certificate
         self._raise = certificate.direction + limits.covering()
+        self._quadratic = _quadratic(problem, limits)
+        self._splits = [_Split(rows, joint=self._quadratic.joint) for rows in limits.bounded]
+        self.origin = np.zeros(problem.cells)
+        self._move(limits.nearest(self.origin))
+
+    def _move(self, by: np.ndarray) -> None:
+        self.origin = self.origin + by
+        self.y = [a - b for a, b in zip(self.y, self.problem.apply(by), strict=True)]
+        for split in self._splits:
+            split.move(by)
 
     def solve(self, finish: Callable[[np.ndarray], tuple[np.ndarray, int] | None]) -> WholeSolution | None:
         """The best of the cells that ``finish`` makes of the steps'; None where it never makes any.
@@ -292,12 +311,12 @@ class ConstrainedCone:
             if not last and (check < after or self.gap(z, dual) > GAP):
                 continue
             after, wait = check + wait, 2 * wait
-            finished = finish(z)
+            finished = finish(self.origin + z)
             if finished is None:
                 continue
             scaled, exponent = finished
             cells = np.ldexp(scaled.astype(float), -exponent)
-            gap = self.gap(cells, dual)
+            gap = self.gap(cells - self.origin, dual)
             if best is None or gap < best.gap:
                 best = WholeSolution(cells, gap, scaled, exponent)
             if gap <= GAP:
@@ -308,56 +327,61 @@ class ConstrainedCone:
 
     def _steps(self) -> Iterator[tuple[np.ndarray, Dual, bool]]:
         """Non-negative cells and a dual point, every few steps; the last ones are marked."""
-        quadratic, open_cells = _quadratic(self.problem, self.limits), self.limits.open
-        joint = quadratic.joint is not None
-        splits = [_Split(rows, joint=joint) for rows in self.limits.bounded]
-        spectrum, target = quadratic.spectrum, self.problem.adjoint(self.y)
-        target = target - self._square(quadratic.offset) if quadratic.exact else target
-        penalty = _START_PENALTY * _middle(spectrum)
-        copies = 1 if joint else 1 + len(splits) + quadratic.copied
-        still = quadratic.joint @ quadratic.offset if quadratic.joint is not None else 0.0
+        quadratic, splits, open_cells = self._quadratic, self._splits, self.limits.open
+        target = self.problem.adjoint(self.y)
+        asked, penalty = _size(target), _START_PENALTY * _middle(quadratic.spectrum)
+        copies = 1 if quadratic.joint else 1 + len(splits) + quadratic.copied
         x = quadratic.start(target)
-        z = np.where(open_cells, np.maximum(x, 0.0), 0.0)
+        z = np.where(open_cells, np.maximum(x, -self.origin), -self.origin)
         w = np.zeros_like(z)
         copy, of_copy = x.copy(), np.zeros_like(z)
+        for split in splits:
+            split.start(x)
         for step in range(1, _CONSTRAINED_STEPS + 1):
-            pull = z - w - still
+            pull = z - w
             for split in splits:
                 pull = pull + split.back(split.value - split.dual)
-                if not joint:
+                if not quadratic.joint:
                     pull = pull + x - split.back(split.of(x))
             if quadratic.copied:
                 pull = pull + copy - of_copy
             x = quadratic.step(x, target, pull, penalty, copies, self._square)
             relaxed = _RELAXED * x + (1 - _RELAXED) * z
-            before, z = z, np.where(open_cells, np.maximum(relaxed + w, 0.0), 0.0)
+            before, z = z, np.where(open_cells, np.maximum(relaxed + w, -self.origin), -self.origin)
             w += relaxed - z
             for split in splits:
                 split.step(x)
             if quadratic.copied:
                 relaxed = _RELAXED * x + (1 - _RELAXED) * copy
-                copy = self.limits.nearest(relaxed + of_copy)
+                copy = self.limits.free_part(relaxed + of_copy)
                 of_copy += relaxed - copy
-            if step % _CHECKED == 0:
-                yield z, self._dual(x, w, splits, penalty), step == _CONSTRAINED_STEPS
-                if step < _BALANCED * _CONSTRAINED_STEPS:
-                    pulled = reduce(np.add, (split.back(split.dual) for split in splits), w + of_copy)
-                    least = _LEAST_DUAL * 2 ** (-step / _HALVED) * _size(target) / penalty
-                    factor = _balance(x, z, before, max(_size(w), _size(pulled), least))
-                    penalty *= factor
-                    w, of_copy = w / factor, of_copy / factor
-                    for split in splits:
-                        split.dual /= factor
+            check, rest = divmod(step, _CHECKED)
+            if rest:
+                continue
+            yield z, self._dual(x, w, penalty), step == _CONSTRAINED_STEPS
+            if step < _BALANCED * _CONSTRAINED_STEPS:
+                pulled = reduce(np.add, (split.back(split.dual) for split in splits), w + of_copy)
+                least = _LEAST_DUAL * 2 ** (-step / _HALVED) * asked / penalty
+                primal = _size(x - z) / max(_size(self.origin + z), 1e-30)
+                factor = _balance(primal, _size(z - before) / max(_size(w), _size(pulled), least, 1e-30))
+                penalty *= factor
+                w, of_copy = w / factor, of_copy / factor
+                for split in splits:
+                    split.dual /= factor
+            if check & (check - 1) == 0:  # a power of two: the origin moves
+                by = self.limits.free_part(z)
+                self._move(by)
+                x, z, copy, target = x - by, z - by, copy - by, self.problem.adjoint(self.y)
 
     def _square(self, x: np.ndarray) -> np.ndarray:
         return self.problem.adjoint(self.problem.apply(x))
 
-    def _dual(self, x: np.ndarray, w: np.ndarray, splits: Sequence[_Split], penalty: float) -> Dual:
+    def _dual(self, x: np.ndarray, w: np.ndarray, penalty: float) -> Dual:
         """The dual point of the splits' multipliers, made feasible."""
         gradient = self.problem.adjoint([a - b for a, b in zip(self.problem.apply(x), self.y, strict=True)])
         multipliers = []
         free = self.limits.open & (self._raise <= 0)
-        for split in splits:
+        for split in self._splits:
             m = split.multipliers(penalty)
             if free.any():  # a lower limit with cells that nothing else counts costs nothing
                 m[np.asarray(abs(split.rows.matrix) @ free.astype(float)) > 0] = 0.0
@@ -372,7 +396,7 @@ class ConstrainedCone:
                 multipliers[table - len(self.limits.exact)] -= raised
         counted = self.limits.open & (self._raise > 0)
         short = max(0.0, float((-slack[counted] / self._raise[counted]).max(initial=0.0)))
-        for i, split in enumerate(splits):
+        for i, split in enumerate(self._splits):
             multipliers[i] -= short * split.rows.growing
         return Dual(x, short, slack + short * self._raise, tuple(multipliers))
 
@@ -380,16 +404,16 @@ class ConstrainedCone:
         """The duality gap of cells that meet the constraints."""
         if np.any(dual.slack[self.limits.open] < -_NOTHING * max(1.0, float(np.abs(dual.slack).max()))):
             return np.inf
-        apart = self.problem.apply(z - dual.x)
+        whole, apart = self.origin + z, self.problem.apply(z - dual.x)
         away = sum(float(np.square(a).sum()) for a in apart)
         away -= 2 * dual.short * float(self._certificate.direction @ (z - dual.x))
         away += dual.short**2 * self._certificate.norm2
-        total = max(0.0, away / 2) + max(0.0, float(dual.slack[self.limits.open] @ z[self.limits.open]))
-        for rows, m in zip(self.limits.bounded, dual.multipliers, strict=True):
-            counts = rows.operator @ z
-            above = np.where(m > 0, counts - np.where(np.isfinite(rows.low), rows.low, 0.0), 0.0)
-            below = np.where(m < 0, np.where(np.isfinite(rows.high), rows.high, 0.0) - counts, 0.0)
-            total += float(np.abs(m) @ np.maximum(above + below, 0.0))
+        total = max(0.0, away / 2) + max(0.0, float(dual.slack[self.limits.open] @ whole[self.limits.open]))
+        for split, m in zip(self._splits, dual.multipliers, strict=True):
+            counts = split.of(z)
+            above = np.where(m > 0, counts - np.where(np.isfinite(split.low), split.low, 0.0), 0.0)
+            below = np.where(m < 0, np.where(np.isfinite(split.high), split.high, 0.0) - counts, 0.0)
+            total += float(np.abs(m * split.scale) @ np.maximum(above + below, 0.0))
         return total
 
 
@@ -409,15 +433,14 @@ def _raised_by_row(limits: Limits, slack: np.ndarray) -> tuple[int, np.ndarray] 
     return best
 
 
-def _balance(x: np.ndarray, z: np.ndarray, before: np.ndarray, dual: float) -> float:
+def _balance(primal: float, dual: float) -> float:
     """What to multiply the penalty by so that primal and dual residuals shrink alike, as shares.
 
-    The dual one is a share of ``dual``, the size of the multipliers, all of them and those of the signs alone, and at
-    least of a part of B'y: where no sign binds these end at 0, and shares of them would drive the penalty to 0. That
-    part shrinks, for it is too much where some directions are hardly measured.
+    The dual one is a share of the size of the multipliers, all of them and those of the signs alone, and at least of a
+    part of B'y: where no sign binds these end at 0, and shares of them would drive the penalty to 0. That part shrinks,
+    for it is too much where some directions are hardly measured.
     """
-    primal = _size(x - z) / max(_size(z), 1e-30)
-    ratio = primal / max(_size(z - before) / max(dual, 1e-30), 1e-30)
+    ratio = primal / max(dual, 1e-30)
     if 1 / _UNEVEN <= ratio <= _UNEVEN:
         return 1.0
     return float(np.clip(np.sqrt(ratio), 0.5, 2.0))
@@ -440,7 +463,6 @@ def _size(vector: np.ndarray) -> float:
 
 
 def _quadratic(problem: MeasuredCells, limits: Limits) -> Quadratic:
-    nothing = np.zeros(problem.cells)
     small = problem.cells <= _DENSE and (not limits.exact or limits.merged.rank < problem.cells)
     if small and any(rows.labels is None for rows in limits.bounded):
         return _joint(problem, limits)
@@ -448,10 +470,10 @@ def _quadratic(problem: MeasuredCells, limits: Limits) -> Quadratic:
         basis, spectrum, exact = problem.basis(constants=constants)
         spectrum = spectrum if exact else upper_spectrum(problem, basis, spectrum)
         if not limits.exact:
-            return Quadratic(basis, spectrum, exact, nothing)
+            return Quadratic(basis, spectrum, exact)
         if (exact or not small) and _commutes(limits, basis, spectrum):
-            return Quadratic(basis, spectrum, exact, nothing, project=limits.nearest)
-    return _joint(problem, limits) if small else Quadratic(basis, spectrum, exact, nothing, copied=True)
+            return Quadratic(basis, spectrum, exact, project=limits.free_part)
+    return _joint(problem, limits) if small else Quadratic(basis, spectrum, exact, copied=True)
 
 
 def _joint(problem: MeasuredCells, limits: Limits) -> Quadratic:
@@ -463,10 +485,7 @@ def _joint(problem: MeasuredCells, limits: Limits) -> Quadratic:
         square += scaled.T @ scaled
     measured = np.vstack(problem.apply(free.T))
     values, vectors = scipy.linalg.eigh(measured.T @ measured, free @ square @ free.T)
-    offset = limits.nearest(np.zeros(problem.cells))
-    return Quadratic(
-        Dense(vectors.T @ free), np.maximum(values, 0.0), exact=True, offset=offset, joint=square
-    )
+    return Quadratic(Dense(vectors.T @ free), np.maximum(values, 0.0), exact=True, joint=True)
 
 
 def _row_norms(rows: LimitedRows) -> np.ndarray:

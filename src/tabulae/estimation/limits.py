@@ -142,13 +142,13 @@ class Limits:
         """The orthogonal projection of a vector of cells onto ``C u = c``."""
         return self.merged.nearest(cells, self.values) if self.exact else cells
 
-    @cached_property
-    def _origin(self) -> np.ndarray:
-        return self.nearest(np.zeros(self.cells))
+    def free_part(self, vector: np.ndarray) -> np.ndarray:
+        """The orthogonal projection onto null(C)."""
+        return self.merged.nearest(vector, [0 * v for v in self.values]) if self.exact else vector
 
     def fixed_part(self, vector: np.ndarray) -> np.ndarray:
         """The orthogonal projection onto the row space of C."""
-        return vector - (self.nearest(vector) - self._origin)
+        return vector - self.free_part(vector)
 
     def nearest_open(self, cells: np.ndarray) -> np.ndarray:
         """The projection onto ``C u = c`` with closed cells at 0."""
