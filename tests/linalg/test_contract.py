@@ -131,6 +131,19 @@ BUILDERS: dict[str, Callable[[], LinearOperator]] = {
     "difference of products": lambda: Sum(
         [(1, Kron([Total(2), Total(3)])), (-1, Kron([Dense([[1, 0]]), Dense([[0, 1, 1]])]))]
     ),
+    "sum of products whose columns repeat": lambda: Sum(
+        [
+            (2, Kron([Total(3), Partition([0, 0, 1, 1]), Total(2)])),
+            (Fraction(-1, 2), Kron([Total(3), Dense([[1, 1, 0, 0], [2, 2, 2, 2]]), Total(2)])),
+        ]
+    ),
+    "scaled sum of krons of krons": lambda: Scaled(
+        Sum(
+            [(1, Kron([Kron([Total(2), Total(3)]), Prefix(3)])), (-3, Kron([Total(2), Total(3), Prefix(3)]))]
+        ),
+        -2,
+    ),
+    "product after products": lambda: MatrixProduct(Dense(FRACTIONS), Kron([Identity(3), Total(4)])),
     "transposed": lambda: Prefix(4).T,
     "transposed stack": lambda: Stack([Total(3), AllRange(3)]).T,
     "transposed sparse": lambda: Sparse(SCATTERED).T,
@@ -368,3 +381,18 @@ def test_operators_keep_no_hold_on_the_callers_arrays() -> None:
         np.testing.assert_array_equal(op.dense(), expected)
     with pytest.raises(ValueError, match="read-only"):
         ops[0].array[0, 0] = 1  # type: ignore[attr-defined]
+
+
+def test_columns_of_a_sum_of_products_are_written_once_for_each_class() -> None:
+    """Of 10^6 cells few can be told apart: to multiply by a vector of all cells for each of them takes hours."""
+    one, other = [0] * 50 + [1] * 50, [0] * 99 + [1]
+    sums = Sum(
+        [
+            (1, Kron([Total(100), Partition(one), Total(100)])),
+            (-3, Kron([Total(100), Partition(other), Total(100)])),
+        ]
+    )
+    norms = {tuple(column): int(np.abs(column).sum()) for column in sums.columns(np.arange(0, 10**6, 100)).T}
+    assert sorted(norms.values()) == [2, 2, 4]
+    assert np.unique(sums.column_norms(1)).tolist() == [2, 4]
+    assert np.unique(sums.column_norms(2)).tolist() == [4, 10]

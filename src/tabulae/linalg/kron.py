@@ -141,6 +141,20 @@ class Kron(AxisOperator):
     def abs_entry_max(self) -> int | float:
         return reduce(bound_product, (op.abs_entry_max() for op in self.ops))
 
+    def axis_classes(self) -> tuple[np.ndarray, ...]:
+        return tuple(op.column_classes() for op in self.flat())
+
+    def columns(self, index: np.ndarray) -> np.ndarray:
+        """Products of the factors' columns: no vector of all cells is made."""
+        self._check_entries()
+        dtype = np.int64 if self.integer else np.float64
+        out = np.ones((1, len(index)), dtype)
+        for op, place in zip(self.ops, np.unravel_index(index, self.sizes), strict=True):
+            seen, at = np.unique(place, return_inverse=True)
+            part = op.columns(seen).astype(dtype, copy=False)[:, at]
+            out = (out[:, None] * part).reshape(-1, len(index))
+        return out
+
     def column_norms(self, p: int) -> np.ndarray:
         factors = [op.column_norms(p) for op in self.ops]
         if self.integer:

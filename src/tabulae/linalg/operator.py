@@ -49,6 +49,7 @@ from .arrays import (
 )
 
 DENSE_LIMIT = 2**29  # entries: 4 GiB
+_SLICE = 2**22  # entries of the columns that are written out at once
 _UNIT_ENTRIES = 2**24  # of the unit vectors that pick columns, at once
 _SCAN_LIMIT = 2**32  # entries that a default may visit a slice at a time
 DENSE_CELLS = 4096  # columns (or rows) up to which a dense inverse is formed
@@ -265,7 +266,21 @@ class LinearOperator(ABC):
         ``p`` is 1 or 2. The dtype is ``int64``, or ``object`` (Python integers) where that could overflow.
         """
         check_power(p)
-        return np.concatenate([power_sums(part, p) for _, part in self._slices()])
+        labels = self.axis_classes()
+        if labels is None or 2 * math.prod(int(label.max()) + 1 for label in labels) > self.shape[1]:
+            return np.concatenate([power_sums(part, p) for _, part in self._slices()])
+        first = [representatives(label) for label in labels]
+        index = np.ravel_multi_index(np.ix_(*first), [len(label) for label in labels]).ravel()
+        parts = np.array_split(index, math.ceil(len(index) * self.shape[0] / _SLICE))
+        norms = np.concatenate([power_sums(self.columns(part), p) for part in parts])
+        return norms.reshape([len(each) for each in first])[np.ix_(*labels)].ravel()
+
+    def axis_classes(self) -> tuple[np.ndarray, ...] | None:
+        """Of each factor of a product, labels of its columns: where all are equal, so are the product's columns.
+
+        None where the columns are those of no product. Labels are numbered by first appearance.
+        """
+        return None
 
     def column_norms_after(self, left: LinearOperator, p: int) -> np.ndarray | None:
         """``column_norms`` of ``left @ self``, where the structure of this factor gives them; else ``None``."""
@@ -305,7 +320,7 @@ class LinearOperator(ABC):
             raise Unsupported(
                 f"{self!r} is too large to scan column by column, and its structure gives no shortcut"
             )
-        width = max(1, 2**22 // m)
+        width = max(1, _SLICE // m)
         for start in range(0, n, width):
             yield start, self.columns(np.arange(start, min(n, start + width)))
 
@@ -974,6 +989,14 @@ class Scaled(WrappedOperator):
         self.op.along_to(x, out)
         out *= self._multiplier(out.dtype)
 
+    def axis_classes(self) -> tuple[np.ndarray, ...] | None:
+        return self.op.axis_classes()
+
+    def columns(self, index: np.ndarray) -> np.ndarray:
+        self._check_entries()
+        found = self.op.columns(index).astype(np.int64 if self.integer else np.float64, copy=False)
+        return found * self._multiplier(found.dtype)
+
     def gram(self) -> LinearOperator:
         return Scaled(self.op.gram(), self.factor * self.factor)
 
@@ -1104,6 +1127,20 @@ class Sum(AxisOperator):
         assert total is not None
         return total
 
+    def axis_classes(self) -> tuple[np.ndarray, ...] | None:
+        every = [op.axis_classes() for _, op in self.terms]
+        if len({None if each is None else tuple(map(len, each)) for each in every}) > 1 or every[0] is None:
+            return None
+        return tuple(joint_classes(list(labels)) for labels in zip(*filter(None, every), strict=True))
+
+    def columns(self, index: np.ndarray) -> np.ndarray:
+        self._check_entries()
+        out = np.zeros((self.shape[0], len(index)), np.int64 if self.integer else np.float64)
+        for coefficient, op in self.terms:
+            part = op.columns(index).astype(out.dtype, copy=False)
+            out += part * (coefficient if isinstance(coefficient, int) else float(coefficient))
+        return out
+
     def abs_row_sum_max(self) -> int | float:
         return bound_sum([bound_product(abs(c), op.abs_row_sum_max()) for c, op in self.terms])
 
@@ -1159,6 +1196,9 @@ class MatrixProduct(AxisOperator):
     def _few_columns(self, index: np.ndarray) -> np.ndarray:
         columns = self.right.columns(index)
         return self.left.matmat(columns if self.integer else columns.astype(np.float64))
+
+    def axis_classes(self) -> tuple[np.ndarray, ...] | None:
+        return self.right.axis_classes()
 
     def abs_row_sum_max(self) -> int | float:
         return bound_product(self.left.abs_row_sum_max(), self.right.abs_row_sum_max())
@@ -1244,6 +1284,9 @@ class Stack(AxisOperator):
             total = part if total is None else total + part
         assert total is not None
         return total
+
+    def columns(self, index: np.ndarray) -> np.ndarray:
+        return np.concatenate([op.columns(index) for op in self.ops])
 
     def gram(self) -> LinearOperator:
         return Sum([(1, op.gram()) for op in self.ops]) if len(self.ops) > 1 else self.ops[0].gram()

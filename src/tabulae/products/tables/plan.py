@@ -750,9 +750,8 @@ def check_derived(plan: Plan) -> None:
                 LeftOpen.of(strategy, table).variance(info)
         except NotEstimable as error:
             told = together(strategy, derived.figure.attributes)
-            remedy = "add a [[table]] that counts them so, or leave the figure out"
-            problems.append(
-                Problem(f"derived[{at}].sql" if at >= 0 else derived.name, f"{error} {told} {remedy}")
-            )
+            remedy = "Add a [[table]] that counts them so, or leave the figure out"
+            words = " ".join(filter(None, (f"{error}.", told, remedy)))
+            problems.append(Problem(f"derived[{at}].sql" if at >= 0 else derived.name, words))
     if problems:
         raise SpecError(problems, str(spec.path or "spec"))

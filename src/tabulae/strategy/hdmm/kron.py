@@ -56,7 +56,7 @@ from .rows import row_strategy
 
 _SWEEPS, _PILOT_SWEEPS = 50, 3
 _STEPS = 3.0  # eigendecompositions' worth of the shortest search over a matrix, with what follows it
-_ROUNDING = 2.0  # and of rounding what was found
+_JUDGING = 6.0  # and of rounding what was found, and the least squares that it is judged by
 _GAUSSIAN_STEPS, _LAPLACE_STEPS = 60, 60  # and of a whole search
 _FINE = 1e-5  # gap to which each factor of the final strategy is solved
 _FEW = 2  # rows are few where there are this many cells to one
@@ -439,7 +439,7 @@ def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
             "attribute"
         )
     settings.check_time(merged.domain.size, steps=_STEPS)
-    deadline = settings.deadline - _ROUNDING * SECONDS_A_CUBE * merged.domain.size**3
+    deadline = settings.deadline - _JUDGING * SECONDS_A_CUBE * merged.domain.size**3
     gram = explicit_gram(merged)
     lower = None
     if settings.noise == "gaussian":
