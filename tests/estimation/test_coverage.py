@@ -19,7 +19,7 @@ from tabulae.estimation.coverage import (
     smallest_half_width,
     tail_bound,
 )
-from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from tabulae.strategy import Profile
 
 LAWS = [
@@ -127,3 +127,17 @@ def test_nearly_equal_coefficients_are_not_taken_for_equal(apart: float, level: 
     sums = np.add.outer(np.add.outer(z[0] * reach, z[1] * reach), z[2] * reach)
     mass = np.multiply.outer(np.multiply.outer(pmf, pmf), pmf) / pmf.sum() ** 3
     assert mass[np.abs(sums) <= width].sum() >= level - 1e-9
+
+
+@pytest.mark.parametrize("law", [DiscreteLaplace(Fraction(4)), DiscreteGaussian(Fraction(16))])
+@pytest.mark.parametrize("size", [1e-12, 1e-31, 1e-41])
+def test_coefficients_of_next_to_nothing_are_no_rounding(law: NoiseLaw, size: float) -> None:
+    """The total of records that are only replaced, beside a weight that makes it nearly exact."""
+
+    def width(factor: float) -> float:
+        z = factor * np.array([1.0, 0.5, 0.1])
+        powers = [(z**p).sum() for p in (2, 4, 6)]
+        profile = Profile(*(np.array([[value]]) for value in (*powers, z.max(), float(len(z)))))
+        return float(half_widths(profile, [law], [1.0], 0.95).values[0])
+
+    assert width(size) == pytest.approx(size * width(1.0), rel=1e-9)

@@ -211,3 +211,20 @@ def test_counts_far_apart_in_size_are_drawn(quick: None) -> None:
     answers = made.answer(workload)["x"]
     spread = np.sqrt(2)  # of the noise, and of the draw about what was measured
     assert np.abs(answers - [3_000_000_000, 0, 12, 40_000]).max() < 6 * spread  # false alarm: 1e-8
+
+
+@pytest.mark.parametrize("tables", ['attributes = ["all"]', "attributes = []"])
+def test_one_cell_is_drawn(tables: str, tmp_path: Path, quick: None) -> None:
+    """An attribute of one category, and no attribute at all: the only cell is everybody."""
+    (tmp_path / "people.csv").write_text("ALL,SEX\n" + "x,F\n" * 40)
+    (tmp_path / "spec.toml").write_text(f"""
+source = {{ path = "people.csv" }}
+attributes = {{ all = {{ column = "ALL", categories = ["x"] }}, sex = {{ column = "SEX", categories = ["F"] }} }}
+privacy = {{ definition = "zcdp", budget = "1/2", ledger = "ledger.db" }}
+method = {{ estimate = "posterior" }}
+table = [{{ name = "one", {tables} }}]
+""")
+    tb.Ledger.create(tmp_path / "ledger.db", tb.ZCDP(1))
+    release = tb.run(tmp_path / "spec.toml", tmp_path / "release")
+    assert release.verify() == []
+    assert abs(release.tables["one"]["estimate"].to_pylist()[0] - 40) < 8

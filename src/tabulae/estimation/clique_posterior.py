@@ -181,12 +181,12 @@ class MeasuredCliques:
         found = []
         for clique in self.cliques:
             cells = np.zeros(int(np.prod(self.shape(clique))), np.int64)
+            alike = np.ones(len(people[0]), np.int64) if counts is None else counts
+            codes = [people[k] for k in clique.attributes]
             place = (
-                np.ravel_multi_index([people[k] for k in clique.attributes], self.shape(clique))
-                if clique.attributes
-                else 0
+                np.ravel_multi_index(codes, self.shape(clique)) if codes else np.zeros(alike.size, np.int64)
             )
-            np.add.at(cells, place, 1 if counts is None else counts)
+            np.add.at(cells, place, alike)
             found.append(cells)
         return np.concatenate(found)
 

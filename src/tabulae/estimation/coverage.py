@@ -71,7 +71,9 @@ from ..errors import InvalidArgument
 from ..privacy import NoiseLaw
 from ..strategy import Profile, VarianceBound
 
-_NOTHING = 1e-60  # sums of squared coefficients below this are rounding, not coefficients
+_NOTHING = (
+    1e-100  # sums of squared coefficients below this move no number, and the cubes of others are no zeros
+)
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,9 @@ class Spread:
         variance = np.array([law.variance_of_law * g * g for law, g in zip(laws, steps, strict=True)])[
             :, None
         ]
-        total = (profile.power2 * variance).sum(axis=0)
-        # Ratios of at most 1 before any power is taken: variances may differ by hundreds of orders of magnitude.
         part = profile.power2 > _NOTHING
+        total = (np.where(part, profile.power2, 0.0) * variance).sum(axis=0)
+        # Ratios of at most 1 before any power is taken: variances may differ by hundreds of orders of magnitude.
         safe = np.where(part, profile.power2, 1.0)
         weight = np.divide(safe * variance, total, out=np.zeros_like(safe), where=part & (total > 0))
         return cls(
