@@ -123,6 +123,15 @@ def test_draws_are_made_under_laplace_noise(duchy: Path, quick: None) -> None:
     assert np.abs(drawn - told["estimate"].reindex(drawn.index)).mean() < 1
 
 
+def test_an_entity_that_no_leaf_is_in_has_no_areas(duchy: Path, quick: None) -> None:
+    file = duchy.parent / "plots.csv"
+    file.write_text(file.read_text().replace("oak", ""))
+    release = tb.run(_posterior(duchy), duchy.parent / "release")
+    assert release.verify() == []
+    assert "forest" not in release.tables["faith"]["area_type"].to_pylist()
+    assert "forest" not in json.loads((release.path / "posterior.json").read_text())["effective_draws"]
+
+
 @pytest.mark.parametrize(
     ("change", "path", "says"),
     [

@@ -169,7 +169,7 @@ class AreaPosterior:
         rows = ones_at(owner, leaves, (areas, self.plan.spine.leaves))
         place = _places(self.layout)
         for margin in margins:
-            if not are_enough(self.effective[kind]):
+            if not areas or not are_enough(self.effective[kind]):
                 yield None
                 continue
             cells = by_class(margin.rows(place)[:, None], margin.size)
@@ -179,12 +179,17 @@ class AreaPosterior:
 
     @cached_property
     def effective(self) -> dict[str, dict[str, float]]:
-        """How many independent draws these are worth, by type of area: for totals, and for cells of some areas."""
+        """How many independent draws these are worth, by type of area: for totals, and for cells of some areas.
+
+        An entity that no leaf is in has no areas, and no draws of them.
+        """
         found = {}
         cells = self.layout.cell.size
         for kind, area in self.areas.items():
             inside = np.flatnonzero(area >= 0)
             count = int(area.max()) + 1
+            if not count:
+                continue
             rows = ones_at(area[inside], inside, (count, area.size))
             some = np.unique(np.linspace(0, count - 1, _SHOWN).astype(np.int64))
             totals = self.draws.sums(rows, sparse.csr_array(np.ones((cells, 1), np.int64)))
