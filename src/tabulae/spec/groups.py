@@ -41,7 +41,7 @@ class LevelTarget(StrictSection):
 
 def _likely(value: str) -> str:
     if exact(value) <= Fraction(1, 2):
-        raise problem("must be over 1/2: that noise alone does not make such a count is to be likely")
+        raise problem("must be over 1/2: it says how likely it is that noise alone makes no such count")
     return value
 
 
