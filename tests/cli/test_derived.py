@@ -138,7 +138,7 @@ def test_what_is_not_measured_is_refused_before_anything_is_charged(village: Pat
     village.write_text(without_some(village) + RESIDUAL + wrong + wrong.replace('"a"', '"b"'))
     out = village.parent / "release"
     for result in (_call("plan", village), _call("run", village, "--out", out)):
-        _fails(result, 1, "derived[0].sql", "derived[1].sql", "sex with race", "add a [[table]]")
+        _fails(result, 1, "derived[0].sql", "derived[1].sql", "sex with race", "Add a [[table]]")
     assert not out.exists()
     assert tb.Ledger.open(village.parent / "ledger.db").charges() == []
 
