@@ -33,7 +33,7 @@ def _write(path: Path, rows: Rows) -> None:
         writer.writerows(rows)
 
 
-def _people(r: Random, seed: int, sizes: Mapping[str, Sequence[Any]], count: int) -> Rows:
+def _people(seed: int, sizes: Mapping[str, Sequence[Any]], count: int) -> Rows:
     rng = np.random.default_rng(seed)
     places = {name: np.minimum(rng.geometric(0.4, count) - 1, len(of) - 1) for name, of in sizes.items()}
     return [{name: of[places[name][i]] for name, of in sizes.items()} for i in range(count)]
@@ -87,13 +87,11 @@ def tables(seed: int, folder: Path) -> dict[str, Any]:
         "ledger": "ledger.db",
     }
     if r.random() < 0.25:
-        spec["invariant"] = [
-            {"attributes": r.sample(list(attributes), min(1, len(attributes))), "reason": "law"}
-        ]
+        spec["invariant"] = [{"attributes": r.sample(list(attributes), 1), "reason": "law"}]
         spec["privacy"]["neighbours"] = r.choice(["add-remove", "replace-within-invariants"])
     drawn = ["posterior"] if len(attributes) < 3 else []
     spec["method"] = {"estimate": r.choice(["least-squares", "non-negative", *drawn]), "time_limit": 4}
-    _write(folder / "people.csv", _people(r, seed, values, r.choice([1, 60, 3000])))
+    _write(folder / "people.csv", _people(seed, values, r.choice([1, 60, 3000])))
     return spec
 
 
@@ -109,7 +107,7 @@ def areas(seed: int, folder: Path) -> dict[str, Any]:
     if r.random() < 0.2:
         plots = [plot | {"town": ""} for plot in plots]
     words = {f"a{i}": [f"v{j}" for j in range(r.randint(1, 4))] for i in range(r.randint(1, 3))}
-    people = _people(r, seed, words | {"PLOT": [plot[levels[-1]] for plot in plots]}, r.choice([3, 60, 3000]))
+    people = _people(seed, words | {"PLOT": [plot[levels[-1]] for plot in plots]}, r.choice([3, 60, 3000]))
     shared = (["root"] if len({plot[levels[0]] for plot in plots}) > 1 else []) + levels
     queries = [[], [next(iter(words))], list(words)][: r.randint(1, 3)] if len(words) > 1 else [list(words)]
     queries = queries if list(words) in queries else [*queries, list(words)]

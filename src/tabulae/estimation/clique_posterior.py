@@ -179,9 +179,9 @@ class MeasuredCliques:
     def of_people(self, people: Sequence[np.ndarray], counts: np.ndarray | None = None) -> np.ndarray:
         """The cells of people: one array of categories an attribute; ``counts`` are how many are alike."""
         found = []
+        alike = np.ones(len(people[0]), np.int64) if counts is None else counts
         for clique in self.cliques:
             cells = np.zeros(int(np.prod(self.shape(clique))), np.int64)
-            alike = np.ones(len(people[0]), np.int64) if counts is None else counts
             codes = [people[k] for k in clique.attributes]
             place = (
                 np.ravel_multi_index(codes, self.shape(clique)) if codes else np.zeros(alike.size, np.int64)

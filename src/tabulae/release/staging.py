@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
-from ..errors import LedgerError, ReleaseError, TabulaeError, Unsupported
+from ..errors import LedgerError, ReleaseError, TabulaeError
 from ..privacy import Ledger
 from ..sources.memory import size_words
 from ..spec import Spec
@@ -189,22 +189,6 @@ def leave_measured(partial: Path) -> None:
     for path in partial.iterdir():
         if path.name not in kept:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-@contextlib.contextmanager
-def estimating() -> Iterator[None]:
-    """What cannot be estimated is said with the way out: its noise is paid for and stored.
-
-    Raises:
-        Unsupported: the same, with what to do.
-    """
-    try:
-        yield
-    except Unsupported as error:
-        raise Unsupported(
-            f"{error}. The noisy counts are stored and paid for: write another estimate under [method], and --resume "
-            "publishes them without a second charge"
-        ) from None
 
 
 def put_in_place(partial: Path, out: Path, when: str) -> None:

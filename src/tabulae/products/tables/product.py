@@ -24,7 +24,7 @@ from ...release.agreement import csv_faults
 from ...release.changes import Changes
 from ...release.progress import Progress, Say
 from ...release.read import Release
-from ...release.staging import PLAN, estimating, leave_measured
+from ...release.staging import PLAN, leave_measured
 from ...sources.units import UnitRule
 from ...spec import Spec
 from ...spec.promise import POSTERIOR
@@ -152,9 +152,8 @@ class TablesProduct:
         return TablesProduct.plan(spec) if spec.targets else Plan(spec, like.strategy)
 
     def prepare(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
-        if (
-            partial / f.MEASUREMENT
-        ).exists():  # the plan beside it may be of another estimator, or be removed
+        if (partial / f.MEASUREMENT).exists():
+            # The plan beside it may be of another estimator, or be removed.
             self._planned = Plan(self.spec, self._stored(partial).strategy)
         elif (partial / PLAN).exists():
             self._planned = Plan.load(partial / PLAN, self.spec)
@@ -226,9 +225,14 @@ class TablesProduct:
         say(Progress("estimating and writing tables"))
         leave_measured(partial)
         plan, spec, measured = self._planned, self.spec, self._stored(partial)
-        with estimating():
+        try:
             estimated = reconstruct(plan, measured)
             tables = publish(estimated, spec.published, plan.level, spec.sampling) + publish_exact(measured)
+        except Unsupported as error:
+            raise Unsupported(
+                f"{error}. The noisy counts are stored and paid for: write another estimate under [method], and "
+                "--resume publishes them without a second charge"
+            ) from None
         expected = {row.table: asdict(row) for row in plan.table_errors}
         exact = exactness(spec, charged.earlier)
         stated = None if exact is None else exact.document()
