@@ -54,7 +54,6 @@ _UNIT_ENTRIES = 2**24  # of the unit vectors that pick columns, at once
 _SCAN_LIMIT = 2**32  # entries that a default may visit a slice at a time
 DENSE_CELLS = 4096  # columns (or rows) up to which a dense inverse is formed
 _DENSE_ENTRIES = 2**25  # 256 MiB
-_WRITTEN = 2**26  # entries of distinct columns that are written out
 _SAFE = 1e-8  # reciprocal condition above which a triangular factor is inverted as it is
 _TOLERANCE = 1e-13
 _LEAST_STEPS, _STEPS_PER_CELL = 1000, 4  # of the iteration, before it is given up
@@ -266,14 +265,23 @@ class LinearOperator(ABC):
         ``p`` is 1 or 2. The dtype is ``int64``, or ``object`` (Python integers) where that could overflow.
         """
         check_power(p)
-        labels = self.axis_classes()
-        if labels is None or 2 * math.prod(int(label.max()) + 1 for label in labels) > self.shape[1]:
+        if (few := self._few_distinct()) is None:
             return np.concatenate([power_sums(part, p) for _, part in self._slices()])
-        first = [representatives(label) for label in labels]
-        index = np.ravel_multi_index(np.ix_(*first), [len(label) for label in labels]).ravel()
+        index, equal = few
         parts = np.array_split(index, math.ceil(len(index) * self.shape[0] / _SLICE))
-        norms = np.concatenate([power_sums(self.columns(part), p) for part in parts])
-        return norms.reshape([len(each) for each in first])[np.ix_(*labels)].ravel()
+        return np.concatenate([power_sums(self.columns(part), p) for part in parts])[equal]
+
+    def _few_distinct(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Columns that every other equals one of, and for each column which; None where few are not known of."""
+        labels = self.axis_classes()
+        if labels is None:
+            return None
+        counts = [int(label.max(initial=-1)) + 1 for label in labels]
+        if 2 * math.prod(counts) > self.shape[1]:
+            return None
+        first = np.ix_(*(representatives(label) for label in labels))
+        index = np.ravel_multi_index(first, [len(label) for label in labels]).ravel()
+        return index, np.ravel_multi_index(np.ix_(*labels), counts).ravel()
 
     def axis_classes(self) -> tuple[np.ndarray, ...] | None:
         """Of each factor of a product, labels of its columns: where all are equal, so are the product's columns.
@@ -288,6 +296,9 @@ class LinearOperator(ABC):
 
     def column_classes(self) -> np.ndarray:
         """A label for every column, equal exactly where columns are equal, numbered by first appearance."""
+        if (few := self._few_distinct()) is not None:
+            index, equal = few
+            return renumber(classes_of_rows(self.columns(index).T)[equal])
         rows = np.concatenate([np.ascontiguousarray(part.T) for _, part in self._slices()])
         return classes_of_rows(rows)
 
@@ -653,6 +664,9 @@ class Sparse(AxisOperator):
 
     def columns(self, index: np.ndarray) -> np.ndarray:
         return self.matrix[:, index].toarray()
+
+    def axis_classes(self) -> tuple[np.ndarray, ...]:
+        return (self.column_classes(),)
 
     def gram(self) -> LinearOperator:
         if (
@@ -1209,24 +1223,7 @@ class MatrixProduct(AxisOperator):
     def column_norms(self, p: int) -> np.ndarray:
         check_power(p)
         known = self.right.column_norms_after(self.left, p)
-        if known is not None:
-            return known
-        if (labels := self._few_classes()) is None:
-            return super().column_norms(p)
-        return power_sums(self.columns(representatives(labels)), p)[labels]
-
-    def column_classes(self) -> np.ndarray:
-        if (labels := self._few_classes()) is None:
-            return super().column_classes()
-        return renumber(classes_of_rows(self.columns(representatives(labels)).T)[labels])
-
-    def _few_classes(self) -> np.ndarray | None:
-        """The classes of the right matrix's columns, where few are to be multiplied; equal columns stay equal."""
-        if not isinstance(self.right, Sparse):
-            return None
-        labels = self.right.column_classes()
-        few = int(labels.max(initial=0)) < labels.size // 2 and labels.max() * self.shape[0] <= _WRITTEN
-        return labels if few else None
+        return super().column_norms(p) if known is None else known
 
     def __repr__(self) -> str:
         return f"Product({self.left!r}, {self.right!r})"
