@@ -234,7 +234,12 @@ def test_measurements_of_areas_keep_their_estimator(scene: Scene) -> None:
 
 @pytest.mark.parametrize("kind", ["village"])
 @pytest.mark.parametrize(
-    "change", [('budget = "1/2"', 'budget = "1/4"'), ("range = [0, 19]", "range = [0, 20]")]
+    "change",
+    [
+        ('budget = "1/2"', 'budget = "1/4"'),
+        ("range = [0, 19]", "range = [0, 20]"),
+        ('select = "identity"', 'select = "workload"'),
+    ],
 )
 def test_measurements_are_of_their_budget_and_records(scene: Scene, change: tuple[str, str]) -> None:
     with pytest.raises(Stopped):
