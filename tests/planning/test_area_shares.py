@@ -68,11 +68,8 @@ TARGETS = {
 }
 
 
-# Targets across the spine are of levels, too: those on the spine alone, and a single one, stand back in the short
-# tests.
-CASES = [
-    pytest.param(case, marks=pytest.mark.long if case in ("on the spine", "one") else ()) for case in TARGETS
-]
+# Margins are the hardest of these: they stand for the others in the short tests.
+CASES = [pytest.param(case, marks=() if case == "margins" else pytest.mark.long) for case in TARGETS]
 
 
 def small(folder: Path, total: str = "", sexes: str = "", budget: str = "1", blocks: str = BLOCKS) -> Spec:

@@ -173,7 +173,7 @@ def test_twin_cells_are_measured_alike_and_cost_nothing():
     assert wide.theta.shape[1] == 6
 
 
-@pytest.mark.parametrize("rows", [0, 1, 2, 3])
+@pytest.mark.parametrize("rows", [0, 1, *(pytest.param(rows, marks=pytest.mark.long) for rows in (2, 3))])
 def test_rows_bounds_the_number_of_extra_queries(rows):
     V, _ = prefix(16)
     losses = [opt0_laplace(V, rows=r).loss for r in range(rows + 1)]
@@ -183,6 +183,7 @@ def test_rows_bounds_the_number_of_extra_queries(rows):
     assert (best.loss < np.trace(V)) == (rows > 0)
 
 
+@pytest.mark.long
 def test_a_decisive_total_goes_into_every_start():
     """Prefix sums besides a total at weight 100: triangles without a total row stop at 32,019 or more."""
     V = prefix(100)[0] + 1e4

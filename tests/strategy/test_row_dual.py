@@ -374,8 +374,7 @@ FEW_QUERIES = {
     "name",
     [
         "sum",
-        "real",
-        *(pytest.param(n, marks=pytest.mark.long) for n in FEW_QUERIES if n not in ("sum", "real")),
+        *(pytest.param(n, marks=pytest.mark.long) for n in FEW_QUERIES if n != "sum"),
     ],
 )
 def test_few_queries_about_many_cells_are_optimised_as_rows(name):
