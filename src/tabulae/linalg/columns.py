@@ -14,7 +14,7 @@ from functools import reduce
 
 import numpy as np
 
-from .arrays import INT64_LIMIT, joint_classes, representatives, widened
+from .arrays import INT64_LIMIT, integer_matmul, joint_classes, representatives, widened
 from .operator import Dense, LinearOperator, Permuted, Sparse
 
 Blocks = Sequence[tuple[LinearOperator, Fraction]]
@@ -88,19 +88,20 @@ def _gram_rows(
     blocks: Blocks, weights: Sequence[int | float], first: np.ndarray
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """Rows of the weighted Gram matrix of the columns ``first``, some at a time."""
-    n, step = blocks[0][0].shape[1], max(1, _CHUNK // blocks[0][0].shape[1])
-    grams = [op.gram() for op, _ in blocks]
+    step = max(1, _CHUNK // blocks[0][0].shape[1])
+    kind = np.int64 if isinstance(weights[0], int) else np.float64
+    product = integer_matmul if kind is np.int64 else np.matmul
+    written = [op.array[:, first].astype(kind) if isinstance(op, Dense) else None for op, _ in blocks]
+    grams = [None if isinstance(op, Dense) else op.gram() for op, _ in blocks]
     for start in range(0, len(first), step):
-        part = first[start : start + step]
-        total = np.zeros(
-            (len(first), len(part)), dtype=np.int64 if isinstance(weights[0], int) else np.float64
-        )
-        for gram, weight in zip(grams, weights, strict=True):
-            whole = gram.integer and isinstance(weight, int)
-            units = np.zeros((n, len(part)), dtype=np.int64 if whole else np.float64)
-            units[part, np.arange(len(part))] = 1
-            total += gram.matmat(units)[first] * weight
-        yield slice(start, start + len(part)), total.T
+        part = slice(start, start + step)
+        total = np.zeros((len(first), len(first[part])), kind)
+        for columns, gram, weight in zip(written, grams, weights, strict=True):
+            if columns is not None:
+                total += product(columns.T, columns[:, part]) * weight
+            elif gram is not None:
+                total += gram.columns(first[part])[first] * weight
+        yield part, total.T
 
 
 def _largest_whole_pair(blocks: Blocks, first: np.ndarray) -> Bound:
