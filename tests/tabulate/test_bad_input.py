@@ -241,6 +241,9 @@ def test_the_engine_reads_one_file_and_can_be_told_nothing_else(tmp_path: Path) 
         connection = records.get_backend().con  # type: ignore[attr-defined]
         spill = Path(connection.execute("SELECT current_setting('temp_directory')").fetchone()[0])
         assert connection.execute("SELECT current_setting('temp_file_encryption')").fetchone() == (True,)
+        names = connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
+        off = "partitioned_execution" if ("partitioned_execution",) in names else ""
+        assert connection.execute("SELECT current_setting('disabled_optimizers')").fetchone() == (off,)
         assert spill.stat().st_mode & 0o077 == 0
         assert Path(tempfile.gettempdir()) in spill.parents
         for statement in (

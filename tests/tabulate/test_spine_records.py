@@ -22,7 +22,7 @@ from tabulae.products.areas import count as spine_records
 from tabulae.products.areas.count import LeafColumn, SpineCounts, _in_few_bytes, open_spine_records
 from tabulae.products.areas.spine_plan import SpinePlan
 from tabulae.sources.coding import ColumnCoding
-from tabulae.sources.source import RecordSource, engines, open_records
+from tabulae.sources.source import RecordSource, engine_of, engines, open_records
 from tabulae.sources.units import UnitRule
 
 Writer = Callable[..., RecordSource]
@@ -95,9 +95,12 @@ def test_every_record_is_in_one_part_and_so_is_every_unit(write: Writer, kind: s
     """However many parts there are; with codes that nobody knows, and none at all, too."""
     columns = columns_of(PLAN, records(PLAN, 40))
     columns["BLOCK"][:6] = ["", "!", "zz", " ", "\u00e9", PLAN.spine.codes["block"][0] + "0"]
-    with open_records(write(kind, columns), [], "ID", "BLOCK") as table:
+    source, leaf = write(kind, columns), leaves(PLAN)
+    with open_records(source, [], "ID", "BLOCK") as table:
         every = sorted(map(str, table.to_pyarrow()["leaf"].to_pylist()))
-        ranges = [part.to_pyarrow() for part in spine_records._ranges(table, leaves(PLAN), count)]
+        numbered = engine_of(table).copied(table, leaf.numbered)
+        read = spine_records._Coded(source, [], {}, leaf, table, numbered)
+        ranges = [part.records.to_pyarrow() for part in spine_records._parts(read, table, None, count)]
         assert sorted(str(code) for part in ranges for code in part["leaf"].to_pylist()) == every
         assert min(count, 2) <= len(ranges) <= count
         units = [part.to_pyarrow() for part in spine_records._whole_units(table, min(count, 7))]
@@ -126,6 +129,19 @@ def test_blanks_around_codes_do_not_count(write: Writer) -> None:
     ways = itertools.cycle(("{}", " {}", "{}\t", " {} "))
     columns["BLOCK"] = [next(ways).format(code) for code in columns["BLOCK"]]
     found = open_spine_records(write("csv", columns), RULES, PLAN, leaves(PLAN))
+    assert same(found, counts(PLAN, crowd))
+
+
+@pytest.mark.parametrize("tails", [("", " 1", "!", "  2"), ("", "\x01", " \x1f", "\t3")])
+def test_blanks_around_codes_in_every_part(write: Writer, tails: Sequence[str]) -> None:
+    """Codes that begin others, or hold blanks or signs that stand before them: each part has the leaves of its own."""
+    crowd = records(PLAN, 60)
+    starts = map("".join, itertools.product(("\x02", "7", "A", "AB", "\u00e9"), tails))
+    codes = [code for code in starts if tails[1] != " 1" or code[0] != "\x02"][: PLAN.spine.leaves]
+    assert len(codes) == PLAN.spine.leaves
+    ways = itertools.cycle(("{}", " {}", "{}\t", "\n{} ", "{}\f\v", "\r{}"))
+    columns = columns_of(PLAN, crowd) | {"BLOCK": [next(ways).format(codes[leaf]) for leaf, _ in crowd]}
+    found = open_spine_records(write("parquet", columns), RULES, PLAN, LeafColumn("BLOCK", codes))
     assert same(found, counts(PLAN, crowd))
 
 

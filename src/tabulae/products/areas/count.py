@@ -264,8 +264,7 @@ def open_spine_records(
         read = _Coded(source, attributes, rules, leaf, named, engine_of(named).copied(named, leaf.numbered))
         rows = read.rows(read.records.count())
         count = engine_of(records).part_count(rows, memory)
-        ranges = (_named(part, unit) for part in _ranges(records, leaf, count))
-        every = read.counted([replace(read, records=part).table() for part in ranges], rows)
+        every = read.counted([part.table() for part in _parts(read, records, unit, count)], rows)
         _check(read, every, plan, nameless(source, read.records, unit) if unit else [], bounds)
         if unit is not None:
             shares = _whole_units(read.records, count)
@@ -281,18 +280,28 @@ def _named(records: ir.Table, unit: UnitRule | None) -> Any:
     return records if unit is None else identified(records, unit)
 
 
-def _ranges(records: ir.Table, leaf: LeafColumn, count: int) -> list[ir.Table]:
+def _parts(read: _Coded, records: ir.Table, unit: UnitRule | None, count: int) -> Iterator[_Coded]:
     """The records in at most so many parts, each record in one: ranges of codes as the records write them.
 
-    In a file that is sorted by leaf, or nearly, the engine reads little more than each part's own.
+    In a file that is sorted by leaf, or nearly, the engine reads little more than each part's own. Each has the leaves
+    of its range to look codes up in. Blanks stand before all signs but control characters: a code with blanks after it
+    is in the range of the code, and one with blanks before it in the first range, which has all leaves.
     """
-    codes = sorted(leaf.known)
+    codes = sorted(read.leaf.known)
     edges = sorted({codes[i * len(codes) // count] for i in range(1, count)})
     if not edges:
-        return [records]
+        yield read
+        return
     raw: Any = records[LEAF] if records[LEAF].type().is_string() else records[LEAF].cast("string")
-    between = [(raw >= low) & (raw < high) for low, high in pairwise(edges)]
-    return [records.filter(which) for which in (raw.isnull() | (raw < edges[0]), *between, raw >= edges[-1])]
+    told = read.numbered["code"]
+    controls = any(min(code, default=" ") < " " for code in codes)
+    yield replace(read, records=_named(records.filter(raw.isnull() | (raw < edges[0])), unit))
+    for low, high in pairwise([*edges, None]):
+        within, leaves = raw >= low, told >= low
+        if high is not None:
+            within, leaves = within & (raw < high), leaves & (told < high)
+        numbered = read.numbered if controls else read.numbered.filter(leaves)
+        yield replace(read, records=_named(records.filter(within), unit), numbered=numbered)
 
 
 def _whole_units(records: Any, count: int) -> list[ir.Table]:
