@@ -235,7 +235,7 @@ PERIODS = [
 ]
 
 
-@pytest.mark.sweep("duckdb-parquet", "postgresql")
+@pytest.mark.sweep("postgresql")
 def test_periods_of_dates(source: RecordSource) -> None:
     for name in ("day", "time", "text_day", "swiss_day"):
         form = DateFormat("DD.MM.YYYY") if name == "swiss_day" else DateFormat()

@@ -338,17 +338,16 @@ def test_new_names_keep_the_joint_law_of_shares_counts_and_answers(kinship, each
     np.testing.assert_array_equal(again.counts, state.counts)
 
 
-@pytest.mark.parametrize(
-    ("every", "draws"),
-    [(False, 1500), *(pytest.param(every, 3000, marks=pytest.mark.long) for every in (True, False))],
-)
-def test_shares_and_kinships_keep_their_joint_law(every, draws):
+@pytest.mark.long
+@pytest.mark.parametrize("every", [True, False])
+def test_shares_and_kinships_keep_their_joint_law(every):
     """Kinships, shares and tables drawn from their joint law, then shares and kinships drawn anew: means of products of
     shares of nodes above each other, and of kinships, stay within five standard errors of the differences.
 
     A root, two areas and two groups in each; two columns of three parts. Where waiting shares are not drawn, products
     with tables are left.
     """
+    draws = 3000
     above, level = np.array([-1, 0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 2, 2, 2, 2])
     first, end, random = np.array([0, 3]), np.array([3, 6]), np.random.default_rng(5)
     parts = [slice(0, 3), slice(3, 6)]

@@ -56,7 +56,7 @@ def duchy(tmp_path: Path, before: Path) -> Path:
     ("method", "level"),
     [
         ("bluedown", "plot"),
-        ("topdown", "shire"),
+        pytest.param("topdown", "shire", marks=pytest.mark.long),
         pytest.param("bluedown", "shire", marks=pytest.mark.long),
         pytest.param("topdown", "plot", marks=pytest.mark.long),
     ],

@@ -116,6 +116,7 @@ def test_invariants_lower_the_error_of_every_table() -> None:
         assert bound[name].identity < plain[name].identity  # type: ignore[operator]
 
 
+@pytest.mark.long
 def test_targets_on_exact_tables_are_met_by_themselves() -> None:
     target = 'name = "everybody"\ntarget = { rmse = 1 }'
     tables = TABLES.replace('name = "everybody"', target).replace('"kron"', '"identity"')

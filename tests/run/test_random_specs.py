@@ -1,4 +1,4 @@
-"""Whole runs of random specs of tables and of areas: refused before the charge, or published and proven.
+"""Whole runs of random specs of tables, of areas and of households: refused before the charge, or published and proven.
 
 Each seed is a spec with its records and public files. A run may not end with an error that is not tabulae's own, nor be
 refused after the charge, nor publish what ``check`` finds fault with.
@@ -159,10 +159,79 @@ def areas(seed: int, folder: Path) -> dict[str, Any]:
     return spec
 
 
+def households(seed: int, folder: Path) -> dict[str, Any]:
+    """Write the files of a spec of households and their persons: tables and values of both, every relation."""
+    r = Random(seed)
+    bound, apart = r.choice([1, 2, 4]), r.random() < 0.4
+    homes = [
+        {"HH": f"h{i}", "TEN": r.choice("orf"), "RENT": r.randint(0, 40)}
+        for i in range(r.choice([1, 30, 400]))
+    ]
+    people = [
+        (home if not apart else {"HH": home["HH"]})
+        | {
+            "SEX": r.choice("FM"),
+            "AGE": min(9, int(r.expovariate(0.3))),
+            "PAY": min(60, int(r.expovariate(0.1))),
+        }
+        for home in homes
+        for _ in range(r.randint(0 if home != homes[0] else 1, bound))
+    ]
+    _write(folder / "people.csv", people)
+    _write(folder / "homes.csv", homes)
+    of_units: dict[str, Any] = {
+        "ten": {"of": "unit", "column": "TEN", "categories": ["o", "r", "f"]},
+        "young": {"of": "unit", "any": "age < 2", "labels": ["no", "yes"]},
+        "old": {"of": "unit", "count": "age >= 6", "most": 2},
+    }
+    values: dict[str, Any] = {}
+    spec: dict[str, Any] = {
+        "source": {"path": "people.csv", "unit": "household", "unit_id": "HH", "rows_per_unit": bound}
+        | ({"units": {"path": "homes.csv"}} if apart else {}),
+        "attributes": {
+            "sex": {"column": "SEX", "categories": ["F", "M"]},
+            "age": {"column": "AGE", "range": [0, 9]},
+            **of_units,
+        },
+        "values": values,
+        "privacy": {
+            "definition": r.choice(["zcdp", "pure"]),
+            "budget": r.choice(["1/20", "2", "30"]),
+            "neighbours": r.choice(["add-remove", "replace", "record-free", "record-derived"]),
+            "ledger": "ledger.db",
+        },
+        "method": {"time_limit": 4},
+        "table": [],
+    }
+    for t in range(r.randint(1, 3)):
+        units = t == 0 or r.random() < 0.4
+        chosen = r.sample(list(of_units) if units else list(spec["attributes"]), r.randint(0, 2))
+        measures: list[Any] = ["count"]
+        if r.random() < 0.4:
+            values["rent"] = {"of": "unit", "column": "RENT", "range": [0, 40]}
+            measures += [{"sum": "rent"}, {"mean": "rent"}]
+        if not units and r.random() < 0.5:
+            values["pay"] = {
+                "range": [0, 60],
+                "column": "PAY",
+                "step": 5,
+                "outside": "clamp",
+                "squares": True,
+            }
+            measures += [{"mean": "pay", "near": 10}, {"variance": "pay"}]
+        if units and r.random() < 0.4:
+            measures.append({"mean": "records", "near": 1})
+        if not units and "age" not in chosen and r.random() < 0.4:
+            measures.append({"quantiles": ["1/4", "1/2"], "of": "age"})
+        table = {"name": f"t{t}", "attributes": chosen, "measures": measures}
+        spec["table"].append(table | ({"counts": "units"} if units else {}))
+    return spec
+
+
 SEEDS, SHORT = 150, 4
 
 
-@pytest.mark.parametrize("made", [tables, areas])
+@pytest.mark.parametrize("made", [tables, areas, households])
 def test_most_of_them_are_specs(made: Any, tmp_path: Path) -> None:
     found = 0
     for seed in range(30):
@@ -176,12 +245,13 @@ def test_most_of_them_are_specs(made: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "seed", [*range(SHORT), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(SHORT, SEEDS))]
 )
-@pytest.mark.parametrize("made", [tables, areas])
+@pytest.mark.parametrize("made", [tables, areas, households])
 def test_a_run_is_refused_for_nothing_or_proves_itself(made: Any, seed: int, tmp_path: Path) -> None:
     spec = made(seed, tmp_path)
     (tmp_path / "spec.toml").write_text(tomli_w.dumps(spec))
     cap = {"zcdp": tb.ZCDP(1000), "pure": tb.PureDP(1000)}[spec["privacy"]["definition"]]
-    ledger = tb.Ledger.create(tmp_path / "ledger.db", cap, neighbours=spec["privacy"]["neighbours"])
+    promise = {"neighbours": spec["privacy"]["neighbours"], "unit": spec["source"].get("unit", "person")}
+    ledger = tb.Ledger.create(tmp_path / "ledger.db", cap, **promise)
     try:
         release = tb.run(tmp_path / "spec.toml", tmp_path / "release")
     except TabulaeError:

@@ -82,7 +82,7 @@ def published(out: Path) -> dict[str, list[str]]:
         pytest.param("zcdp", True, False, PEERS, "t3/T03004", marks=pytest.mark.long),
         pytest.param("puredp", True, False, PEERS, "t3/T03004", marks=pytest.mark.long),
         pytest.param("zcdp", False, True, PEERS, "t3/T03004", marks=pytest.mark.long),
-        ("puredp", False, True, PEERS, "t3/T03004"),
+        pytest.param("puredp", False, True, PEERS, "t3/T03004", marks=pytest.mark.long),
         ("zcdp", True, True, {}, "t3/T03001"),
     ],
 )

@@ -133,6 +133,7 @@ def test_a_search_ends_while_there_is_time_for_what_follows_it(
     assert search.evaluations == 20 - after + 1
 
 
+@pytest.mark.long
 def test_joint_tables_of_many_pairs_leave_the_residual_planner_its_turn() -> None:
     """Its own search is short, while every other method looks at each of the many terms of W'W."""
     names = [f"a{k}" for k in range(14)]

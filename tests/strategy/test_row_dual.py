@@ -393,6 +393,7 @@ def test_few_queries_about_many_cells_are_optimised_as_rows(name):
     assert best.certificate <= 3e-5
 
 
+@pytest.mark.long
 def test_a_workload_with_neither_few_classes_nor_few_rows_is_refused():
     domain = tb.Domain({"a": 80, "b": 90})
     wl = tb.Workload(domain, [tb.Table("all", {"a": tb.AllRange(80), "b": tb.Prefix(90)})])
