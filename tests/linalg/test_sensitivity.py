@@ -192,6 +192,17 @@ def test_opposite_columns_among_too_many(monkeypatch: pytest.MonkeyPatch) -> Non
     assert wide.sensitivity(2, neighbours="replace").power == 2**64
 
 
+@pytest.mark.parametrize("entry", [2**10, 2**27])
+def test_products_whose_entries_are_not_known_to_fit(entry: int) -> None:
+    """The bound of a Gram matrix of products may be far above its entries, which fit where the norms do."""
+    spread = Kron([Identity(8), Dense(np.eye(5, dtype=np.int64))])
+    left = Dense(np.random.default_rng(entry).integers(0, 2, (50, 40)) * entry)
+    blocks = [(MatrixProduct(left, spread), Fraction(1, 3)), (Dense([np.arange(40)]), Fraction(2))]
+    found = weighted_sensitivity(blocks, 2, "replace")
+    assert found.power == brute_force(blocks, 2, "replace")
+    assert found.is_exact
+
+
 @given(
     rows=st.integers(1, 4),
     columns=st.integers(1, 5),

@@ -68,7 +68,7 @@ TARGETS = {
 }
 
 
-# Margins are the hardest of these: they stand for the others in the short tests.
+# Margins stand for the others in the short tests.
 CASES = [pytest.param(case, marks=() if case == "margins" else pytest.mark.long) for case in TARGETS]
 
 

@@ -72,7 +72,6 @@ WORKLOADS = {
 
 
 @cache
-@cache
 def own(workload: tb.Workload, neighbours: str = "add-remove") -> tb.Strategy:
     """The plan; without the choice between it and a shared basis where that would hide it."""
     settings = Settings("gaussian", neighbours)

@@ -100,8 +100,17 @@ def _gram_rows(
             if columns is not None:
                 total += product(columns.T, columns[:, part]) * weight
             elif gram is not None:
-                total += gram.columns(first[part])[first] * weight
+                total += _gram_columns(gram, first[part], kind)[first] * weight
         yield part, total.T
+
+
+def _gram_columns(gram: LinearOperator, cells: np.ndarray, kind: type) -> np.ndarray:
+    """Columns of a Gram matrix. In integers they fit where the norms do, whatever the operator knows of its entries."""
+    if gram.abs_entry_max() < INT64_LIMIT:
+        return gram.columns(cells)
+    units = np.zeros((gram.shape[1], len(cells)), kind)
+    units[cells, np.arange(len(cells))] = 1
+    return gram.matmat(units)
 
 
 def _largest_whole_pair(blocks: Blocks, first: np.ndarray) -> Bound:
