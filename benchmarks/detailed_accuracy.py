@@ -37,8 +37,7 @@ from benchmarks.recorded import record
 import tabulae as tb
 from tabulae.domain.groups import Regions
 from tabulae.interop.safetab.config import Config, read_draft
-from tabulae.interop.safetab.layout import WIDE, group_map
-from tabulae.interop.safetab.maps import read_maps
+from tabulae.interop.safetab.maps import WIDE, group_map, read_maps
 from tabulae.interop.safetab.programs import PERSONS
 from tabulae.interop.safetab.text import Faults
 from tabulae.privacy import ZCDP, NoiseLaw

@@ -44,7 +44,7 @@ from benchmarks.topdown import SPINES, Blocks, Measured
 from examples.redistricting.state import State
 from scipy import sparse
 
-from tabulae.estimation.implicates import Ends
+from tabulae.estimation.intervals import Ends
 from tabulae.estimation.posterior import BURNT, KEPT_EVERY
 from tabulae.products.areas.estimate import SpineEstimate, estimate_spine
 from tabulae.products.areas.posterior import AreaPosterior

@@ -34,7 +34,7 @@ from tabulae.strategy.eigen.design import eigen_design
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.information.kron import range_variance
-from tabulae.strategy.information.moments import kron_vectors
+from tabulae.strategy.information.protocol import kron_vectors
 from tabulae.strategy.information.routes import information
 from tabulae.strategy.objective import relative_workload
 from tabulae.strategy.strategy import unit_variances

@@ -29,6 +29,7 @@ from .errors import LedgerError, ReleaseError
 from .privacy import mark_void
 from .products.product import Charged, DrawnMeasurements, Product, product_of, row_key, unit_rule
 from .release import Release, seal
+from .release.agreement import same_version
 from .release.folder import MEASUREMENT, REPORT, replace_listed, require_others
 from .release.predecessor import check_affordable, check_followed, open_ledger
 from .release.progress import Progress, Say, quiet, timed, within
@@ -47,7 +48,6 @@ from .release.staging import (
     workplace,
     writing,
 )
-from .release.verify_texts import same_version
 from .report import report_of, seal_with_report
 from .sources.memory import engine_memory, read_memory
 from .spec import Spec, read_spec

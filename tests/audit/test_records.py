@@ -10,7 +10,7 @@ from tests.audit.specs import write_spec
 from tests.passages import changed
 
 import tabulae as tb
-from tabulae.audit.records import Recorded, Stage
+from tabulae.audit.replay import Recorded, Stage
 from tabulae.demo.invented import People, RecordLayout, invent
 from tabulae.errors import InvalidArgument
 from tabulae.products.tables import product

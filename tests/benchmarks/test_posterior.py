@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from benchmarks.posterior import Generated, Study
 
-from tabulae.estimation.implicates import are_enough
+from tabulae.estimation.intervals import are_enough
 
 
 @pytest.mark.long

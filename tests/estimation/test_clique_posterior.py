@@ -12,8 +12,14 @@ from scipy import sparse, stats
 from scipy.special import gammaln
 
 from tabulae.errors import InvalidArgument
-from tabulae.estimation.clique_posterior import Chain, ExactTable, MeasuredCliques, sample
-from tabulae.estimation.cliques import cliques_of, hang_together
+from tabulae.estimation.clique_posterior import (
+    Chain,
+    ExactTable,
+    MeasuredCliques,
+    cliques_of,
+    hang_together,
+    sample,
+)
 
 SHARES = (np.array([0.3, 0.7]), np.array([0.6, 0.4]), np.array([0.5, 0.5]))
 SPREADS = np.array([2.0, 0.7])

@@ -17,8 +17,7 @@ from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.estimation import cone, whole_cells
 from tabulae.estimation._estimate import NonNegative
 from tabulae.estimation.cone import GAP
-from tabulae.estimation.limits import Limits
-from tabulae.estimation.measured_cells import MeasuredCells
+from tabulae.estimation.merged_cells import Limits, MeasuredCells
 from tabulae.strategy import law_variances
 
 TRUTH = np.random.default_rng(5).poisson(1.0, DOMAIN.size)

@@ -17,7 +17,7 @@ from tabulae.errors import InvalidArgument
 from tabulae.estimation import posterior
 from tabulae.estimation.chain import LeafMoves, Prior, State, rename, sweep
 from tabulae.estimation.chain_parameters import KINSHIPS, SHAPE, SPREADS, inherit, mix
-from tabulae.estimation.implicates import LEAST_EFFECTIVE, are_enough
+from tabulae.estimation.intervals import LEAST_EFFECTIVE, are_enough
 from tabulae.estimation.posterior import CHAINS, Draws, ExactSums, MeasuredTree, combine, sample
 
 PARENT, LEAF = np.array([-1, 0, 0]), np.array([1, 2])

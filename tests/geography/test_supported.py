@@ -24,9 +24,8 @@ from tabulae.products.areas.layout import CellLayout, Supports
 from tabulae.products.areas.measure import measure_supported
 from tabulae.products.areas.needs import largest_sparse_total, most_asked
 from tabulae.products.areas.sparse.cells import CountedCells, HeldMargin, Pass, SparseCounts
-from tabulae.products.areas.sparse.descend import Asked, SupportedCounts
+from tabulae.products.areas.sparse.descend import Asked, SupportedCounts, round_runs
 from tabulae.products.areas.sparse.divide import answers_of, least_squares, runs_of
-from tabulae.products.areas.sparse.whole import round_runs
 from tabulae.products.areas.spec.sparse import SparseSection
 from tabulae.products.areas.spine_plan import SpinePlan
 

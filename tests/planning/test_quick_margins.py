@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tabulae as tb
-from tabulae.products.areas.quick import margins_at_targets, quick_margins
+from tabulae.products.areas.plan import margins_at_targets, quick_margins
 from tabulae.products.areas.spec.section import geography_of
 from tabulae.spec import Spec
 

@@ -18,7 +18,7 @@ from tabulae.errors import InvalidArgument
 from tabulae.measurement import Measurement
 from tabulae.privacy import LeftOut, NoiseLaw, PrivacyLoss
 from tabulae.products.tables.count import Counts
-from tabulae.sources.columns import ID
+from tabulae.sources.source import ID
 from tabulae.sources.units import UnitRule, left_out
 
 KEY = bytes(range(32))

@@ -19,8 +19,7 @@ import tabulae as tb
 from tabulae.domain import Domain, Table
 from tabulae.linalg import AllRange, Identity
 from tabulae.report.areas import geography_report
-from tabulae.report.leading import fair_order, range_order, share_words
-from tabulae.report.rows import stored_reliability
+from tabulae.report.rows import fair_order, range_order, share_words, stored_reliability
 from tabulae.spec import ReliabilitySection
 
 

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from tabulae.estimation import implicates
+from tabulae.estimation import intervals
 
 
 def few_draws(monkeypatch: pytest.MonkeyPatch, module: ModuleType, **sweeps: int) -> None:
@@ -19,4 +19,4 @@ def few_draws(monkeypatch: pytest.MonkeyPatch, module: ModuleType, **sweeps: int
 
 def worth_at_least(monkeypatch: pytest.MonkeyPatch, least: int) -> None:
     """Credible intervals are made of draws that are worth so many."""
-    monkeypatch.setattr(implicates, "LEAST_EFFECTIVE", least)
+    monkeypatch.setattr(intervals, "LEAST_EFFECTIVE", least)

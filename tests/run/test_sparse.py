@@ -23,7 +23,7 @@ from tabulae.cli._main import app
 from tabulae.errors import ReleaseError, SpecError, Unsupported
 from tabulae.products.areas import measure
 from tabulae.products.areas.needs import most_asked
-from tabulae.release.verify_texts import same_version
+from tabulae.release.agreement import same_version
 from tabulae.sources.memory import size_words
 from tabulae.spec import read_spec
 

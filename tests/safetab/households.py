@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.safetab.world import GRF, HOUSEHOLDS, ORIGINS, PERSONS, RACES, SHARED, TOTALS, World, config
 
-from tabulae.interop.safetab.layout import PUERTO_RICO, US
+from tabulae.interop.safetab.maps import PUERTO_RICO, US
 
 HEADER = (
     "TABBLKST|TABBLKCOU|TABTRACTCE|TABBLK|HHRACE|QRACE1|QRACE2|QRACE3|QRACE4|QRACE5|QRACE6|QRACE7|QRACE8|QSPAN"

@@ -22,7 +22,7 @@ import tabulae.products.groups.count
 import tabulae.products.groups.engine
 from tabulae.errors import DataError, SpecError
 from tabulae.interop.safetab import Inputs, check
-from tabulae.interop.safetab.layout import RACES
+from tabulae.interop.safetab.maps import RACES
 from tabulae.interop.safetab.text import Faults
 from tabulae.products.groups.count import GroupCounts
 

@@ -15,8 +15,7 @@ from tests.safetab.world import MEMBERS, REAL, TOY, World, config, needs_shared,
 from tabulae.domain import group_stability
 from tabulae.errors import SpecError
 from tabulae.interop.safetab import check
-from tabulae.interop.safetab.layout import group_map, production_stability
-from tabulae.interop.safetab.maps import read_maps
+from tabulae.interop.safetab.maps import group_map, production_stability, read_maps
 from tabulae.interop.safetab.programs import PERSONS, age_ranges
 from tabulae.interop.safetab.text import Faults
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace

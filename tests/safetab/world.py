@@ -12,7 +12,7 @@ import pytest
 
 from tabulae.errors import SpecError
 from tabulae.interop.safetab import check
-from tabulae.interop.safetab.layout import PUERTO_RICO, US
+from tabulae.interop.safetab.maps import PUERTO_RICO, US
 from tabulae.privacy import Ledger
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "detailed-race"

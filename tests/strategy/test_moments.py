@@ -10,7 +10,7 @@ import tabulae as tb
 from tabulae.linalg import Sum
 from tabulae.strategy import nominal_variances
 from tabulae.strategy.block import kron_sum
-from tabulae.strategy.information.moments import coefficient_statistics, sum_bounds
+from tabulae.strategy.information.protocol import coefficient_statistics, sum_bounds
 from tabulae.strategy.information.routes import information
 
 

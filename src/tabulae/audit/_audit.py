@@ -35,8 +35,7 @@ from ..spec import Spec, read_spec
 from .checks import Check, derived_checks, guarded
 from .largest import largest_change
 from .one_record import one_record_change
-from .records import Stage, counted_once
-from .replay import Replay
+from .replay import Replay, Stage, counted_once
 
 Floats = NDArray[np.float64]
 Draw = Callable[[], Measurement]

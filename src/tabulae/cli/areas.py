@@ -20,8 +20,16 @@ from ..products.smallest import BestShares, Smallest
 from ..release import Release
 from ..spec import Spec
 from ..spec.promise import SPARSE
-from .output import needs_words, new_table, number, print_table, promise_document, say, summary_head
-from .smallest import print_smallest
+from .output import (
+    needs_words,
+    new_table,
+    number,
+    print_smallest,
+    print_table,
+    promise_document,
+    say,
+    summary_head,
+)
 
 FOLLOWS_FROM = "geography"
 _TEXT = ("level", "query", "table", "areas of", "off the spine")

@@ -23,12 +23,21 @@ from ..errors import InvalidArgument, ReleaseError, Unsupported
 from ..export import convert_release, write_answer
 from ..privacy import Ledger
 from ..release import Release
-from ..release.changes import PARTS, Changes
 from ..release.progress import Progress
+from ..release.write import PARTS, Changes
 from ..spec import read_spec
 from . import series as commands_series
-from .kinds import words_of
-from .output import emit, loss_words, new_table, open_console, print_reach, print_table, progress, say
+from .output import (
+    emit,
+    loss_words,
+    new_table,
+    open_console,
+    print_reach,
+    print_table,
+    progress,
+    say,
+    words_of,
+)
 from .tables import strategy_words
 
 _ROWS_PRINTED = 40

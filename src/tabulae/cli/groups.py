@@ -15,8 +15,16 @@ from ..products.groups.plan import DetailedPlan, GroupTableError, SizeRow, detai
 from ..products.groups.publish import rung_name
 from ..release import Release
 from ..spec import Spec
-from .output import delta_words, needs_words, new_table, print_table, promise_document, say, summary_head
-from .smallest import print_smallest
+from .output import (
+    delta_words,
+    needs_words,
+    new_table,
+    print_smallest,
+    print_table,
+    promise_document,
+    say,
+    summary_head,
+)
 
 _NEARLY_NONE = 0.0005
 _TEXT = ("level", "table", "thresholds")

@@ -21,7 +21,6 @@ from ..release.folder import require_parent, write_bytes
 from ..release.progress import Progress
 from ..spec import Spec, read_spec
 from . import series as commands_series
-from .kinds import words_of
 from .output import (
     emit,
     loss_words,
@@ -30,6 +29,7 @@ from .output import (
     print_table,
     progress,
     row_bound_document,
+    words_of,
 )
 
 if TYPE_CHECKING:

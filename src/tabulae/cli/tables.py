@@ -21,12 +21,12 @@ from .output import (
     new_table,
     number,
     print_reach,
+    print_smallest,
     print_table,
     promise_document,
     say,
     summary_head,
 )
-from .smallest import print_smallest
 
 FOLLOWS_FROM = None
 

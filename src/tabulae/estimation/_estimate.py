@@ -31,8 +31,7 @@ from .least_squares import (
     OneSided,
     equalities,
 )
-from .limits import Limits
-from .measured_cells import MeasuredCells, over_classes
+from .merged_cells import Limits, MeasuredCells, over_classes
 from .whole_cells import Rounding
 
 _SURE = 1e-6

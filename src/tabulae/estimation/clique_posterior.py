@@ -1,7 +1,10 @@
 """Posterior of whole counts of many attributes without areas: draws of the counts of cliques, given what was measured.
 
-Cliques hang together as a tree (:mod:`~tabulae.estimation.cliques`). In each the people who share the values that an
-earlier clique has, too, are split by the clique's own attributes:
+Cliques are sets of attributes whose joint counts are all that is needed: what queries ask of attributes that no query
+joins follows from the counts of each set. The sets are enlarged until they hang together as a tree, in which two
+neighbours have all that they share with the rest beyond (Lauritzen, "Graphical Models", 1996, chapter 2): then whole,
+non-negative counts that agree where sets overlap are those of some records. In each clique the people who share the
+values that an earlier clique has, too, are split by the clique's own attributes:
 
     y = A x + e,    log p(e) = -e**2 / (2 sigma**2) + const (Gaussian noise), or -abs(e) / scale + const (Laplace noise)
     cells of a clique | people with the shared values ~ Dirichlet-multinomial(spread * product of shares of categories)
@@ -15,7 +18,7 @@ All is made from measurements, which are public: it costs no budget.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -25,9 +28,90 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from ..errors import InvalidArgument
-from .cliques import Clique, hang_together
-from .implicates import CHAINS, LEAST_EFFECTIVE, effective
+from .intervals import CHAINS, LEAST_EFFECTIVE, effective
 from .lines import Lines, LineState, draw_near, move_along, scratch, tables_taken
+
+Attributes = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Clique:
+    """Some attributes, by their places in the domain, and those of them that a clique before it has, too."""
+
+    attributes: tuple[int, ...]
+    shared: tuple[int, ...]
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """The attributes that no clique before it has."""
+        return tuple(sorted({*self.attributes} - {*self.shared}))
+
+
+def cliques_of(sets: Iterable[Iterable[int]], sizes: Sequence[int]) -> tuple[Clique, ...]:
+    """The cliques of a tree in which each set lies within one, in an order in which neighbours come before.
+
+    Attributes are taken out one after another, those first whose neighbours lack the fewest pairs.
+
+    Args:
+        sets: attributes that are asked for together.
+        sizes: categories of each attribute.
+
+    >>> [clique.attributes for clique in cliques_of([[0, 2], [1, 2, 4], [3]], [85, 16, 2, 99, 2])]
+    [(0, 2), (1, 2, 4), (3,)]
+    >>> [clique.attributes for clique in cliques_of([[0, 1], [1, 2], [2, 3], [3, 0]], [2, 2, 2, 2])]
+    [(0, 1, 3), (1, 2, 3)]
+    >>> cliques_of([[]], [2])
+    (Clique(attributes=(), shared=()),)
+    """
+    asked = {frozenset(each) for each in sets}
+    maximal = _maximal(_filled(asked, sizes)) or [frozenset[int]()]
+    maximal.sort(key=lambda each: (-math.prod(sizes[k] for k in each), sorted(each)))
+    found, left = [Clique(tuple(sorted(maximal[0])), ())], maximal[1:]
+    while left:  # a tree of largest overlaps is a tree of cliques
+        shared = [
+            max(({*each} & {*f.attributes} for f in found), key=lambda s: (len(s), sorted(s)))
+            for each in left
+        ]
+        place = max(range(len(left)), key=lambda i: len(shared[i]))
+        found.append(Clique(tuple(sorted(left[place])), tuple(sorted(shared[place]))))
+        del left[place]
+    return tuple(found)
+
+
+def hang_together(sets: Iterable[Iterable[int]], sizes: Sequence[int]) -> bool:
+    """Whether sets are a tree as they are, so that none must be enlarged.
+
+    >>> hang_together([[0, 1], [1, 2]], [2, 2, 2]), hang_together([[0, 1], [1, 2], [0, 2]], [2, 2, 2])
+    (True, False)
+    """
+    asked = {frozenset(each) for each in sets}
+    return all(any(each <= given for given in asked) for each in _filled(asked, sizes))
+
+
+def _filled(sets: set[Attributes], sizes: Sequence[int]) -> list[Attributes]:
+    beside: dict[int, set[int]] = {k: set() for each in sets for k in each}
+    for each in sets:
+        for k in each:
+            beside[k] |= each - {k}
+    found = []
+    while beside:
+
+        def cost(k: int) -> tuple[int, int, int]:
+            near = beside[k]
+            missing = sum(len(near - beside[other]) - 1 for other in near) // 2
+            return missing, math.prod(sizes[other] for other in (k, *near)), k
+
+        taken = min(beside, key=cost)
+        near = beside.pop(taken)
+        found.append(frozenset({taken, *near}))
+        for other in near:
+            beside[other] = (beside[other] | near) - {other, taken}
+    return found
+
+
+def _maximal(sets: Sequence[Attributes]) -> list[Attributes]:
+    return [each for each in dict.fromkeys(sets) if not any(each < other for other in sets)]
+
 
 BURNT, KEPT_EVERY, ROUNDS = 100, 5, 7
 """Sweeps of each chain before the first draw, and between two; how often draws are replaced by some further apart."""
@@ -62,7 +146,7 @@ class MeasuredCliques:
 
     Args:
         sizes: categories of each attribute.
-        cliques: as :func:`~tabulae.estimation.cliques.cliques_of` gives them.
+        cliques: as :func:`cliques_of` gives them.
         matrix: shape (rows, cells): whole numbers; cells of one clique after another, each in C order.
         answers: shape (rows,): whole numbers, what was measured.
         precision: shape (rows,): 1 / sigma**2 of Gaussian noise; 1 / (2 scale**2), about, of Laplace noise.

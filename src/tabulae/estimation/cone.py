@@ -62,8 +62,7 @@ import scipy.linalg
 
 from ..errors import Unsupported
 from ..linalg import Dense, LinearOperator
-from .limits import LimitedRows, Limits
-from .measured_cells import MeasuredCells
+from .merged_cells import LimitedRows, Limits, MeasuredCells
 
 GAP = 5e-5
 """The gap to stop at: every answer is then within 1 % of its own standard error of the optimum."""

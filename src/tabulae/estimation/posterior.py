@@ -28,9 +28,8 @@ from scipy.special import gammaln
 from ..errors import InvalidArgument
 from .chain import Fixed, LeafMoves, Prior, State, rename, sweep
 from .chain_parameters import SHAPE, SPREADS, grow, inherit, kept, leaf_tables, mix, size_classes, spreads
-from .divided import divide, fill
-from .implicates import CHAINS, LEAST_EFFECTIVE, Ends, combine, credible, effective
-from .tree_limits import TreeLimits
+from .divided import TreeLimits, divide, fill
+from .intervals import CHAINS, LEAST_EFFECTIVE, Ends, combine, credible, effective
 
 BURNT, KEPT_EVERY = 100, 5
 """Sweeps of each chain before the first draw, and between two draws."""
@@ -248,11 +247,11 @@ class Draws:
         return np.stack([(rows @ each @ cells).toarray() for each in self.tables])
 
     def credible(self, sums: np.ndarray, level: float) -> Ends:
-        """As :func:`~tabulae.estimation.implicates.credible` says."""
+        """As :func:`~tabulae.estimation.intervals.credible` says."""
         return credible(sums, level)
 
     def effective(self, sums: np.ndarray) -> float:
-        """As :func:`~tabulae.estimation.implicates.effective` says."""
+        """As :func:`~tabulae.estimation.intervals.effective` says."""
         return effective(sums)
 
     def table(self) -> np.ndarray:

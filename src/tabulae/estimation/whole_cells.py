@@ -54,7 +54,7 @@ from ..domain import Domain, Invariants, Table
 from ..domain.table import Term
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import Dense, IntegerSystem, LinearOperator, Total, joint_classes
-from .limits import LimitedRows, Limits
+from .merged_cells import LimitedRows, Limits
 
 _BOXES = 4096  # looked at for a cell
 

@@ -15,9 +15,17 @@ from ..errors import InvalidArgument, NotEstimable, Unsupported
 from ..linalg import Contrasts, Identity, LinearOperator, MatrixProduct, Partition, Stack, merge_columns
 from ..strategy import Block, products
 from ..strategy.block import terms_of
-from .clique_posterior import LARGEST, CliqueDraws, ExactTable, MeasuredCliques, identity, sample
-from .cliques import Clique, cliques_of
-from .implicates import are_enough, credible, effective
+from .clique_posterior import (
+    LARGEST,
+    Clique,
+    CliqueDraws,
+    ExactTable,
+    MeasuredCliques,
+    cliques_of,
+    identity,
+    sample,
+)
+from .intervals import are_enough, credible, effective
 from .least_squares import OneSided
 
 IMPLICATES = 200

@@ -18,10 +18,9 @@ from ..release import Release
 from ..release.folder import DESCRIPTOR, check_sums, require_parent, sync_folder, write_sums
 from ..release.staging import disk_reason
 from .json_stat import write_json_stat
-from .plain_csv import write_plain_csv
 from .sdmx import write_sdmx_csv
 from .stored import CodeLists, StoredTable, code_lists, stored_tables
-from .workbook import Sheet, answer_notes, write_workbook, write_xlsx
+from .workbook import Sheet, answer_notes, write_plain_csv, write_workbook, write_xlsx
 
 _WRITERS: dict[str, Callable[[Release, list[StoredTable], CodeLists, Path], None]] = {
     "csv": write_plain_csv,

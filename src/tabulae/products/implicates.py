@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..estimation.implicates import CHAINS, are_enough
+from ..estimation.intervals import CHAINS, are_enough
 from ..release import folder as f
 from ..release.folder import Rows, sync_file
 

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from ..errors import InvalidArgument, Problem, SpecError, Unsupported
 from ..privacy import Charge, Disclosure, Ledger, change_words
-from ..release.changes import Changes
 from ..release.progress import Say
 from ..release.read import Release
 from ..release.staging import Writer
+from ..release.write import Changes
 from ..sources.coding import ColumnCoding
 from ..sources.source import RecordSource
 from ..sources.units import UnitRule

@@ -11,11 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
+from .._version import VERSION
 from ..domain import canonical_row_space
 from ..privacy import Disclosure, write_loss
 from ..privacy.ledger import START, link
 from ..spec import Spec
 from . import folder as f
+from .write import code_lists
 
 _CHAIN = ("sequence", "kind", "previous", "hash")
 _HASH = re.compile(f"[0-9a-f]{{{len(START)}}}")
@@ -99,3 +101,29 @@ def csv_faults(folder: Path, name: str, stored: pa.Table, within: str = "tables"
         same = False
     if not same:
         yield f"{within}/{name}.csv: does not say what {within}/{name}.parquet says"
+
+
+def same_version(descriptor: Mapping[str, Any]) -> bool:
+    """Whether this version wrote the release: another one may word its texts differently."""
+    return descriptor["tabulae"].get("version") == VERSION
+
+
+def text_faults(folder: Path, spec: Spec, descriptor: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with titles, code lists and texts that follow from the spec, one sentence a fault.
+
+    Texts that another version wrote are left out.
+    """
+    if descriptor.get("title") != spec.title:
+        yield f"{f.DESCRIPTOR}: its title is not that of {f.SPEC}"
+    entries = f.read_json(folder, f.LEDGER)
+    if [e.get("title") for e in entries if e["kind"] == "charge"] != [spec.title or "release"]:
+        yield f"{f.LEDGER}: the title of the charge is not that of {f.SPEC}"
+    if not same_version(descriptor):
+        return
+    if (folder / f.SPEC).read_bytes() != spec.published_text().encode():
+        yield f"{f.SPEC}: is not written as releases have it"
+    for name, content in {**code_lists(spec.domain), **spec.files}.items():
+        if not (folder / name).is_file():
+            yield f"{name} is missing"
+        elif (folder / name).read_bytes() != content:
+            yield f"{name}: its codes and labels are not those of {f.SPEC}"

@@ -19,12 +19,10 @@ from ..notebook import CardRows, card
 from ..spec import Spec, read_spec
 from ..spec.problems import nearest
 from . import folder as f
-from .agreement import ledger_faults
-from .changes import Changes
+from .agreement import ledger_faults, same_version, text_faults
 from .folder import DERIVED, is_derived
 from .series import Link, chain_of, series_faults, standing_faults
-from .verify_texts import same_version, text_faults
-from .write import LEVEL
+from .write import LEVEL, Changes
 
 
 class _Tables(Mapping[str, pa.Table]):

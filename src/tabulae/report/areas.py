@@ -23,12 +23,11 @@ from ..products.implicates import ABOUT
 from ..release import Release
 from ..release.folder import Rows, read_json
 from ..release.write import ESTIMATED
-from .drawn import PosteriorView, posterior_view
 from .numbers import fixed
 from .page import render_page, stored_context
 from .promise import ExactView, promise_of, statements_of
 from .spine import Drawing, FanRow, drawing_of, fan_rows
-from .view import StoredView, stored_fields
+from .view import PosteriorView, StoredView, posterior_view, stored_fields
 
 _ROWS = 1 << 19  # rows of a table that are read at a time
 SIZES = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)

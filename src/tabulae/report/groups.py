@@ -19,10 +19,9 @@ from ..release import Release
 from ..release.folder import read_json
 from ..release.write import CREDIBLE
 from ..spec.promise import POSTERIOR
-from .drawn import PosteriorView, posterior_view
 from .page import render_page, stored_context
 from .promise import EpsilonStatement, promise_of, statements_of
-from .view import StoredView, stored_fields
+from .view import PosteriorView, StoredView, posterior_view, stored_fields
 
 _COLOURS = 6
 

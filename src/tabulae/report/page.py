@@ -21,7 +21,6 @@ from ..privacy import decimal, rounded_up
 from ..products.tables.plan import TableError
 from ..spec import ReliabilitySection
 from . import numbers, plots
-from .leading import share_words
 from .numbers import shortened
 from .promise import PromiseView
 from .rows import (
@@ -32,6 +31,7 @@ from .rows import (
     named_classes,
     printed_rows,
     reliability_of,
+    share_words,
 )
 from .view import BlockView, MatrixPicture, PublishedView, ReleaseView, StoredView, StrategyView
 

@@ -19,14 +19,12 @@ from ..release.staging import unmark
 from ..release.write import ESTIMATED
 from ..spec.promise import POSTERIOR
 from .areas import geography_report
-from .drawn import PosteriorView, posterior_view
 from .groups import groups_report
-from .leading import range_order
 from .page import render_report
 from .promise import ExactView, consequences_of, promise_of, statements_of
-from .rows import ROWS_SHOWN, ExpectedErrorView, TableView
+from .rows import ROWS_SHOWN, ExpectedErrorView, TableView, range_order
 from .strategy import strategy_view
-from .view import ReleaseView, published_fields
+from .view import PosteriorView, ReleaseView, posterior_view, published_fields
 
 
 def report_of(release: Release) -> str:

@@ -27,10 +27,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from ..domain import Attribute, Value
 from ..errors import DataError, InvalidArgument
 from .classes import Bins, Grid, Periods
-from .columns import ID
 from .failures import redacted
 from .households import FromRecords
-from .source import RecordSource, engine_of
+from .source import ID, RecordSource, engine_of
 from .units import UnitRule
 from .values import BLANKS, fold, folded, numbers_of, plain_number, plain_text, wrong_type
 

@@ -15,9 +15,8 @@ from typing import Any, Literal
 from ..domain import Attribute
 from ..domain.predicate import All, Predicate, Test
 from ..errors import DataError
-from .columns import ID
 from .failures import redacted
-from .source import RecordSource
+from .source import ID, RecordSource
 from .units import UnitRule, bounded
 
 ROWS, WRONG = "rows", "wrong"

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import DataError
-from .columns import WantedColumn, positions
 from .failures import redacted
-from .source import PARQUET, RecordSource
+from .source import PARQUET, RecordSource, WantedColumn, positions
 
 if TYPE_CHECKING:
     import pyarrow as pa

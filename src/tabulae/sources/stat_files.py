@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, require
-from .columns import ID, WantedColumn
 from .dialect import Dialect
-from .source import Kind, RecordSource
+from .source import ID, Kind, RecordSource, WantedColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, InvalidArgument
-from .columns import ID
-from .source import engine_of
+from .source import ID, engine_of
 from .values import plain_text
 
 if TYPE_CHECKING:

@@ -3,13 +3,11 @@
 from ._select import METHODS, baseline, select
 from .block import Block, products
 from .bounds.lower import lower_bound
-from .information.error import ExpectedError, LeftOpen, error_under
 from .information.explicit import ConstrainedInformation, merges
 from .information.iterative import IterativeInformation, LocalInformation
 from .information.kron import KronInformation
-from .information.moments import Profile, VarianceBound
-from .information.protocol import Information
-from .information.routes import solve
+from .information.protocol import Information, Profile, VarianceBound
+from .information.routes import ExpectedError, LeftOpen, error_under, solve
 from .methods import method_words
 from .objective import Targets, relative_workload
 from .restriction import restrict, restricted_strategy

@@ -26,9 +26,8 @@ from ..domain import Domain, Invariants, Table, Workload
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import Dense, Kron, LinearOperator, MatrixProduct, Partition
 from .block import Block
-from .information.error import LeftOpen, error_under
 from .information.explicit import joint_merges, over_merged
-from .information.routes import information
+from .information.routes import LeftOpen, error_under, information
 from .objective import Objective, Targets, query_norms, relative_workload, rows_divided
 from .strategy import Strategy, unit_rmse, unit_variances
 

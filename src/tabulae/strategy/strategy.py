@@ -16,8 +16,7 @@ from ..errors import InvalidArgument, Unsupported
 from ..linalg import LinearOperator, Sensitivity, weighted_sensitivity
 from ..privacy import RECORDS, NoiseLaw, PrivacyLoss, calibrate, check_neighbours, law_type
 from .block import Block
-from .information.error import ExpectedError, error_under
-from .information.routes import information
+from .information.routes import ExpectedError, error_under, information
 from .seats import of_one_record
 from .within import WITHIN, between_classes, within_invariants
 

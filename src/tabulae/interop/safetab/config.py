@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from ...errors import InvalidArgument
 from ...privacy import exact
-from .layout import LEVELS, MOST_CODES, PUERTO_RICO, US
+from .maps import LEVELS, MOST_CODES, PUERTO_RICO, US
 from .programs import Program, Tabulation
 from .text import Faults, read_text
 

@@ -19,13 +19,22 @@ from ...spec import Spec
 from ...spec.promise import Method
 from ...spec.shape import ReliabilitySection
 from .config import CONFIG, STAGE_ONE, Config, budget_key, read_draft
-from .geography import GRF, BlockGeography, check_states, read_geography
-from .layout import LEVELS, WIDE, group_map, production_stability
-from .maps import CODES, ETHNICITY, MEMBERS, RACE, Maps, read_maps
+from .geography import GRF, TOTALS, BlockGeography, check_states, read_geography, read_totals
+from .maps import (
+    CODES,
+    ETHNICITY,
+    LEVELS,
+    MEMBERS,
+    RACE,
+    WIDE,
+    Maps,
+    group_map,
+    production_stability,
+    read_maps,
+)
 from .programs import HOUSEHOLDS, PERSONS, Program
 from .records import Records
 from .text import Faults
-from .totals import TOTALS, read_totals
 
 StabilityRule = Literal["proven", "production"]
 

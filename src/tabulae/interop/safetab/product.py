@@ -23,10 +23,9 @@ from ...release.read import Release
 from ...release.staging import OF
 from ...release.write import LEVEL
 from ...sources.units import UnitRule
-from .geography import GRF
+from .geography import GRF, TOTALS
 from .inputs import Inputs
 from .tables import write_tables
-from .totals import TOTALS
 
 _TABULATED = 0.5  # of the time that all files take: the tables of every kind of release
 _READING = """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ...domain import Ladder
-from .layout import BLOCK, RACES
+from .maps import BLOCK, RACES
 
 SEXES = ("1", "2")
 OLDEST = 115

@@ -24,8 +24,7 @@ from ...products.groups.levels import AdaptivePlan
 from ...sources.engines.duckdb import SCRATCH, connected, literal, lock, restrict
 from ...sources.failures import redacted
 from .geography import GRF, BlockGeography
-from .layout import BLOCK, RACES, families
-from .maps import CODES
+from .maps import BLOCK, CODES, RACES, families
 from .programs import HOUSEHOLDS, PERSONS, Program
 from .text import DELIMITER, Faults, can_read, line_count, read_rows
 

@@ -25,9 +25,8 @@ from ...sources.coding import (
     refusal,
     unknown,
 )
-from ...sources.columns import ID, LEAF
 from ...sources.failures import redacted
-from ...sources.source import RecordSource, batches, engine_of, open_records
+from ...sources.source import ID, LEAF, RecordSource, batches, engine_of, open_records
 from ...sources.units import UnitRule, bounded, identified, most_counted
 from ...sources.values import BLANKS, plain_text
 from .constraints import ExactMargin

@@ -7,7 +7,7 @@ from operator import mul
 
 import numpy as np
 
-from ...estimation.implicates import CHAINS
+from ...estimation.intervals import CHAINS
 from ..product import MILLION, ResourceEstimate
 from .passes.vectors import cells_of, end_of_parents
 from .sparse.cells import MOST_UNKNOWNS, CountedCells

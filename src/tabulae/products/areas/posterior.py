@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from ...estimation.implicates import are_enough
+from ...estimation.intervals import are_enough
 from ...estimation.posterior import (
     BURNT,
     KEPT_EVERY,

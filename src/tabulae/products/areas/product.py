@@ -16,10 +16,9 @@ import pyarrow as pa
 from ...errors import Unsupported
 from ...privacy import Disclosure, Ledger
 from ...release import folder as f
-from ...release.changes import Changes
 from ...release.progress import Progress, Say, within
 from ...release.read import Release
-from ...release.write import LEVEL
+from ...release.write import LEVEL, Changes
 from ...sources.engines.spark import spark_session
 from ...sources.units import UnitRule
 from ...spec import Spec
@@ -31,9 +30,8 @@ from .estimate import MEASURED, Intake
 from .figures import query_areas
 from .measure import measure_spine, measure_supported, refuse_contradictions, refuse_too_many
 from .needs import largest_sparse_total, resources_of
-from .plan import MOST_PEOPLE, GeographyPlan, largest_error, plan_geography
+from .plan import MOST_PEOPLE, GeographyPlan, largest_error, margins_at_targets, plan_geography, quick_margins
 from .publish import spine_faults, spine_text_faults, write_spine
-from .quick import margins_at_targets, quick_margins
 from .sparse.descend import SupportedMeasurements
 from .sparse.store import StoredAnswers, SupportedMeasurementWriter
 from .spec.section import Geography, geography_of

@@ -14,10 +14,9 @@ import numpy as np
 from ...domain import NO_CODE, Attribute, CodeFamily
 from ...errors import DataError, InvalidArgument, Unsupported
 from ...sources.coding import OTHER, ColumnCoding, coded, misfits, nameless, refusal
-from ...sources.columns import ID
 from ...sources.engines.duckdb import SCRATCH, connected, lock, restrict
 from ...sources.failures import redacted
-from ...sources.source import RecordSource, batches, engine_of, open_records
+from ...sources.source import ID, RecordSource, batches, engine_of, open_records
 from ...sources.units import UnitRule, bounded, identified, most_counted
 from .engine import CODED, AreaSets, CodedRecords, Kinds, PackedCodes, areas_of, kinds_of
 from .levels import AdaptivePlan

@@ -21,7 +21,7 @@ from scipy import sparse
 
 from ...domain import Ladder, Regions
 from ...errors import Unsupported
-from ...estimation.implicates import are_enough
+from ...estimation.intervals import are_enough
 from ...estimation.posterior import BURNT, KEPT_EVERY, Draws, MeasuredTree, sample
 from ...release.write import word_column
 from ..implicates import FILE, columns_of, drawn_document, implicate_faults, write_implicates

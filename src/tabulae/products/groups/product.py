@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from ...errors import Unsupported
 from ...privacy import Disclosure, Ledger
-from ...release.changes import Changes
 from ...release.progress import Progress, Say
 from ...release.read import Release
 from ...release.staging import leave_measured
-from ...release.write import write_documents
+from ...release.write import Changes, write_documents
 from ...sources.units import UnitRule
 from ...spec import Spec
 from ...spec.promise import POSTERIOR

@@ -13,10 +13,9 @@ from ...estimation import Estimate
 from ...estimation.changes import CountsOfRelease, changes
 from ...estimation.figures import FigureNumbers
 from ...linalg import LinearOperator, Total
-from ...release.changes import PARTS, Changes
 from ...release.folder import check_sums
 from ...release.read import Release
-from ...release.write import ESTIMATED, EXACT, NOT_ESTIMABLE
+from ...release.write import ESTIMATED, EXACT, NOT_ESTIMABLE, PARTS, Changes
 from ...spec.series import mark_of
 
 

@@ -30,10 +30,9 @@ from ...linalg import (
     split_kron,
 )
 from ...sources.coding import ColumnCoding, changed, check_counted, coded, misfits, nameless, refusal
-from ...sources.columns import ID
 from ...sources.failures import redacted
 from ...sources.households import Seating
-from ...sources.source import RecordSource, open_records, open_units
+from ...sources.source import ID, RecordSource, open_records, open_units
 from ...sources.units import UnitRule, bounded, identified, left_out, most_counted
 from .needs import VECTOR_LIMIT
 

@@ -19,7 +19,7 @@ from ...release.write import word_column
 from ..implicates import ABOUT, FILE, columns_of, drawn_document, implicate_faults, write_implicates
 
 if TYPE_CHECKING:
-    from ...estimation.cliques import Clique
+    from ...estimation.clique_posterior import Clique
     from ...estimation.whole_tables import Posterior
 
 OF = "attributes"

@@ -21,10 +21,10 @@ from ...measurement import Measurement
 from ...privacy import Disclosure, Ledger, RandomBits
 from ...release import folder as f
 from ...release.agreement import csv_faults
-from ...release.changes import Changes
 from ...release.progress import Progress, Say
 from ...release.read import Release
 from ...release.staging import PLAN, leave_measured
+from ...release.write import Changes
 from ...sources.units import UnitRule
 from ...spec import Spec
 from ...spec.promise import POSTERIOR

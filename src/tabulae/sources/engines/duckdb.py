@@ -19,12 +19,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ...errors import DataError, require
-from ..columns import WantedColumn, positions
 from ..dialect import Dialect, csv_header, in_utf8
 from ..failures import redacted
 from ..memory import read_memory
 from ..parquet_files import column_names, column_types, parquet_files
-from ..source import CSV, PARQUET, ROWS_AT_ONCE, Engine, Kind, RecordSource, WantedTable
+from ..source import (
+    CSV,
+    PARQUET,
+    ROWS_AT_ONCE,
+    Engine,
+    Kind,
+    RecordSource,
+    WantedColumn,
+    WantedTable,
+    positions,
+)
 from ..stat_files import STAT_KINDS, stat_columns
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, cast
 
 from ...errors import DataError, require
-from ..columns import WantedColumn, positions
 from ..failures import redacted
-from ..source import Engine, Kind, RecordSource, WantedTable
+from ..source import Engine, Kind, RecordSource, WantedColumn, WantedTable, positions
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

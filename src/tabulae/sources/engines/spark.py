@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import DataError, InvalidArgument, MissingDependency, Unsupported, require
-from ..columns import ID, WantedColumn
 from ..failures import redacted
 from ..memory import read_memory
 from ..parquet_files import HIDDEN, column_types, parquet_files
-from ..source import PARQUET, Engine, RecordSource, WantedTable
+from ..source import ID, PARQUET, Engine, RecordSource, WantedColumn, WantedTable
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

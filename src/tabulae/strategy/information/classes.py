@@ -36,16 +36,19 @@ from ...linalg import (
     representatives,
 )
 from ..block import products
-from .moments import (
+from .protocol import (
+    MeasuredStrategy,
     Profile,
+    check_constant,
     coefficient_statistics,
     kron_vectors,
     merge_statistics,
     profile_of,
+    refuse_not_estimable,
     scaled,
     sum_bounds,
+    summed_variance,
 )
-from .protocol import MeasuredStrategy, check_constant, refuse_not_estimable, summed_variance
 
 _CHUNK = 2**24  # entries held at once
 _MISSING = 1e-9  # share of a query's squared norm that may be missing from the row space, by rounding

@@ -46,8 +46,16 @@ from ...linalg import (
 )
 from ..block import Block, kron_sum, products
 from ..within import written_out
-from .moments import Profile, coefficient_statistics, kron_vectors, merge_statistics
-from .protocol import EXPLICIT, MeasuredStrategy, check_constant, refuse_not_estimable
+from .protocol import (
+    EXPLICIT,
+    MeasuredStrategy,
+    Profile,
+    check_constant,
+    coefficient_statistics,
+    kron_vectors,
+    merge_statistics,
+    refuse_not_estimable,
+)
 
 Terms = list[tuple[int, tuple[LinearOperator, ...]]]
 

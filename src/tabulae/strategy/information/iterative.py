@@ -34,8 +34,16 @@ from ...errors import NotEstimable, Unsupported
 from ...linalg import Centring, Dense, Identity, Kron, LinearOperator, MatrixProduct, Sum
 from ..block import products
 from .explicit import ReducedRows, merges, reduce_rows
-from .moments import Profile, VarianceBound
-from .protocol import Blocks, Information, MeasuredStrategy, is_flat, refuse_not_estimable, summed_variance
+from .protocol import (
+    Blocks,
+    Information,
+    MeasuredStrategy,
+    Profile,
+    VarianceBound,
+    is_flat,
+    refuse_not_estimable,
+    summed_variance,
+)
 
 Solve = Callable[[MeasuredStrategy, tuple[float, ...]], Information]
 """Least squares from blocks and their variances, by whatever structure they have."""

@@ -13,7 +13,8 @@ from ...domain import Workload
 from ...errors import Unsupported
 from ...linalg import AllRange, Dense, Identity, Kron, LinearOperator, MatrixProduct, Prefix, Sum, WidthRange
 from ..block import kron_sum, products
-from .moments import (
+from .protocol import (
+    MeasuredStrategy,
     Profile,
     coefficient_statistics,
     kron_moments,
@@ -21,10 +22,11 @@ from .moments import (
     merge_statistics,
     pairs,
     profile_of,
+    refuse_not_estimable,
     scaled,
     sum_bounds,
+    summed_variance,
 )
-from .protocol import MeasuredStrategy, refuse_not_estimable, summed_variance
 
 
 def range_variance(query: LinearOperator, covariance: np.ndarray) -> np.ndarray | None:

@@ -39,8 +39,7 @@ from ...linalg import Dense, Identity, Kron, LinearOperator, Total
 from ..block import Block, products
 from .lattice_axis import Axis, RowTypes
 from .marginal_algebra import superset_sum
-from .moments import Profile, pairs
-from .protocol import MeasuredStrategy, is_flat, one_matrix_each, refuse_not_estimable
+from .protocol import MeasuredStrategy, Profile, is_flat, one_matrix_each, pairs, refuse_not_estimable
 
 _LISTED = 2**24  # coefficients on one block that are listed
 _STATISTICS = 2**27  # numbers that a profile may hold

@@ -27,9 +27,16 @@ from ...errors import Unsupported
 from ...linalg import LinearOperator, Total
 from ..block import products
 from .kron import range_variance
-from .moments import Profile, coefficient_statistics, kron_vectors, scaled
 from .oblique_spaces import ObliqueAxis, Space, structure_of
-from .protocol import MeasuredStrategy, is_flat, refuse_not_estimable
+from .protocol import (
+    MeasuredStrategy,
+    Profile,
+    coefficient_statistics,
+    is_flat,
+    kron_vectors,
+    refuse_not_estimable,
+    scaled,
+)
 from .residual_basis import Set, subsets
 
 _RANK = 1e-9  # singular values below this share of the largest are rounding

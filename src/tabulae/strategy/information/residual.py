@@ -20,8 +20,18 @@ import numpy as np
 from ...domain import Workload
 from ...linalg import LinearOperator, Total
 from ..block import kron_sum, products
-from .moments import Profile, coefficient_statistics, kron_vectors, pairs, scaled, sum_bounds
-from .protocol import MeasuredStrategy, is_flat, one_matrix_each, refuse_not_estimable
+from .protocol import (
+    MeasuredStrategy,
+    Profile,
+    coefficient_statistics,
+    is_flat,
+    kron_vectors,
+    one_matrix_each,
+    pairs,
+    refuse_not_estimable,
+    scaled,
+    sum_bounds,
+)
 from .residual_basis import CANCELLED, Basis, Set, SetSums, basis_of, subsets
 
 _EXPAND = 2**24  # coefficients of a sum of products that are written out for exact statistics

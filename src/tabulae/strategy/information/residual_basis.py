@@ -36,8 +36,7 @@ from ...linalg import (
 )
 from ..rounding import gram_inverse
 from .kron import range_variance
-from .moments import coefficient_statistics, merge_statistics
-from .protocol import EXPLICIT, check_constant, refuse_not_estimable
+from .protocol import EXPLICIT, check_constant, coefficient_statistics, merge_statistics, refuse_not_estimable
 
 CANCELLED = 1e-13
 """Share of the terms of a sum below which what is left of it is rounding."""

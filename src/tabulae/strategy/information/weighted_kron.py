@@ -32,8 +32,17 @@ from ...linalg import (
     weighted_rows,
 )
 from ..block import kron_sum, products
-from .moments import Profile, coefficient_statistics, pairs, profile_of, scaled, sum_bounds
-from .protocol import MeasuredStrategy, check_constant, refuse_not_estimable
+from .protocol import (
+    MeasuredStrategy,
+    Profile,
+    check_constant,
+    coefficient_statistics,
+    pairs,
+    profile_of,
+    refuse_not_estimable,
+    scaled,
+    sum_bounds,
+)
 
 WIDEST = 8192
 """Most merged cells of one attribute: what is inverted is a dense matrix."""

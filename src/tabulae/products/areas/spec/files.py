@@ -18,8 +18,7 @@ from ....spec.areas import GeographySection
 from ....spec.problems import KeyPath, Problems, nearest, shown
 from ....spec.public_file import TextColumns, read_text_columns
 from ..spine.hierarchy import numbered
-from .columns import made_columns, read_condition, read_conditions, refuse_made, sources_of
-from .condition import LeafCondition
+from .condition import LeafCondition, made_columns, read_condition, read_conditions, refuse_made, sources_of
 
 AXES = ("x", "y")
 

@@ -31,7 +31,7 @@ from ..passes.forms import AreaForms
 from ..spine.hierarchy import ROOT, numbered
 from ..spine.spine import Spine
 from ..spine_plan import SpinePlan
-from .columns import occurring
+from .condition import occurring
 from .earlier import EarlierAreaCounts, read_earlier
 from .files import AXES, Leaves, only_numbers, read_leaves, read_places
 from .limits import Bound, Cells, Names, join_constraints, read_cells, read_exact, read_universe
