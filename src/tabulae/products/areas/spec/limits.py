@@ -96,10 +96,14 @@ def read_bound(
 
 def _leaf_of(found: TextColumns, leaves: Leaves) -> np.ndarray:
     """Shape (rows,): the leaf of each row; -1, with the mistake told, where there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     name = leaves.levels[-1]
-    place = {code: i for i, code in enumerate(leaves.codes.tolist())}
-    codes = found.columns[name].tolist()
-    row = np.fromiter((place.get(code, -1) for code in codes), np.int64, len(codes))
+    codes = found.columns[name]
+    known = pa.array(leaves.codes.tolist(), pa.string())
+    place = pc.call_function("index_in", [pa.array(codes, pa.string())], pc.SetLookupOptions(known))
+    row = place.fill_null(-1).to_numpy().astype(np.int64)
     for i in np.flatnonzero(row < 0).tolist():
         told = (
             f"{name} is empty"
