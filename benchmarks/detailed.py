@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import os
 import shutil
 import subprocess
@@ -63,6 +64,11 @@ START = (
     " try: importlib.import_module(name)\n except ImportError: pass"
 )
 TABULAE = "from tabulae.cli import app; app()"
+WATCH = """import json, os, subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdout=sys.stderr)
+_, status, used = os.wait4(child.pid, 0)
+print(json.dumps([os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss / 1024]))
+"""
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,9 @@ class Cost:
 
     @classmethod
     def of(cls, command: list[str], scratch: Path | None = None) -> Cost:
-        """Run a command and wait for it; its output goes to stderr. Start it from a small process.
+        """Run a command and wait for it; its output goes to stderr.
+
+        A child's peak is never below that of the process that starts it: a small one does.
 
         Args:
             command: the program and its arguments.
@@ -86,12 +94,12 @@ class Cost:
         """
         begin = time.perf_counter()
         settings = {"OPENBLAS_NUM_THREADS": "1"} | ({} if scratch is None else {"TMPDIR": str(scratch)})
-        child = subprocess.Popen(command, stdout=sys.stderr, env={**os.environ, **settings})
-        _, status, used = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        if child.returncode:
-            raise RuntimeError(f"{' '.join(command)} ended with status {child.returncode}")
-        return cls(time.perf_counter() - begin, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+        watched = python(WATCH, *command)
+        told = subprocess.run(watched, check=True, stdout=subprocess.PIPE, env={**os.environ, **settings})
+        status, cpu, peak = json.loads(told.stdout)
+        if status:
+            raise RuntimeError(f"{' '.join(command)} ended with status {status}")
+        return cls(time.perf_counter() - begin, cpu, peak)
 
 
 def python(code: str, *arguments: str) -> list[str]:
@@ -105,7 +113,7 @@ def tabulae(*arguments: str) -> list[str]:
 
 
 def populate(folder: Path, people: int, geography: str) -> None:
-    """Write a population in a process of its own: this one must stay small, for its children inherit its peak."""
+    """Write a population in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.detailed_population", str(folder), "--people", str(people)]
     subprocess.run([*command, "--geography", geography], check=True, stdout=sys.stderr, cwd=ROOT)
 

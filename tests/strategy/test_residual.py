@@ -372,7 +372,16 @@ def _less_nobody(*sizes: int, also: bool) -> tb.Workload:
     return tb.Workload(domain, [table, *([tb.Table("total", {})] if also else [])])
 
 
+def _one_row_less_a_cell() -> tb.Workload:
+    """Of one attribute nothing is asked that the pair does not answer: the pair leans on a set of no rows."""
+    pair = {"a0": Dense([[1, 0]]), "a1": Dense([[0, 1]])}
+    terms = [Term(2, pair), Term(-1, {"a0": Dense([[0, 1]])})]
+    table = tb.Table.of_terms("less", terms, weight=Fraction(16, 3))
+    return tb.Workload(tb.Domain({"a0": 2, "a1": 2}), [table])
+
+
 @settings(max_examples=max(40, settings().max_examples))
+@example(_one_row_less_a_cell(), "gaussian", "add-remove")
 @example(_less_nobody(1, 1, also=True), "gaussian", "add-remove")
 @example(_less_nobody(1, also=False), "gaussian", "replace")
 @example(_less_nobody(3, 1, also=True), "gaussian", "add-remove")

@@ -475,7 +475,10 @@ class Leanings:
             if not len(f):
                 out.append((group.sets, kind, Solution((), 0.0, whole=False)))
                 continue
-            found = self._optimum(group, _root(self._asked_of(group, point)) @ f, _FINAL)
+            whole = self._asked_of(group, point)
+            if not self._is_asked(group, whole):
+                return None
+            found = self._optimum(group, _root(whole) @ f, _FINAL)
             if len(found.rows) < len(f):
                 return None
             leans = total if group.kind in point.shifts else ()
