@@ -18,6 +18,7 @@ from tabulae.estimation import cone, whole_cells
 from tabulae.estimation._estimate import NonNegative
 from tabulae.estimation.cone import GAP
 from tabulae.estimation.merged_cells import Limits, MeasuredCells
+from tabulae.linalg import Kron
 from tabulae.strategy import law_variances
 
 TRUTH = np.random.default_rng(5).poisson(1.0, DOMAIN.size)
@@ -61,6 +62,12 @@ GIVEN = {
     "no room": (Constraint.equal(TABLES["total"], 8), Constraint.bounds(TABLES["age"], at_least=1)),
     "partly fixed": (Constraint.bounds(TABLES["age"], [1, 2] + [0] * 6, [1, 2] + [9] * 6),),
 }
+NOT_FREE = (
+    "three margins",  # and the next decide all that is measured
+    "everything",
+    "no room",  # and the next are not of the true counts
+    "partly fixed",
+)
 MEASURED = [
     ("union", "gaussian", "workload"),
     ("marginals", "gaussian", "workload"),
@@ -121,6 +128,37 @@ def test_they_are_the_optimum_to_the_gap_and_exact(
     assert least - tolerance <= value <= least + solution.gap + tolerance
     assert np.square(of_cells - b @ np.asarray(x.value)).sum() / 2 <= solution.gap + 1e-5
     assert solution.gap <= GAP
+
+
+@each(
+    ("given", "workload", "noise", "method"),
+    [
+        (given, *MEASURED[i % len(MEASURED)])
+        for i, given in enumerate(("total", "one margin", "bounded prefixes"))
+    ],
+    long=[(given, *case) for given in GIVEN if given not in NOT_FREE for case in MEASURED],
+)
+def test_a_gap_is_never_less_than_what_cells_are_off(
+    workload: str, noise: str, method: str, given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the true counts, which meet the constraints and are far from the optimum, at every dual point on the way."""
+    m = measured(workload, noise, method, people=1.0)
+    estimate, seen, gap_of = NonNegative(m, GIVEN[given]), [], cone.ConstrainedCone.gap
+
+    def recorded(solver: cone.ConstrainedCone, z: np.ndarray, dual: cone.Dual) -> float:
+        truth = Kron(solver.problem.merges) @ TRUTH
+        seen.append(gap_of(solver, truth - solver.origin, dual))
+        return gap_of(solver, z, dual)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cone.ConstrainedCone, "gap", recorded)
+        cells = estimate.solution.cells
+    deviation = np.sqrt(m.variance)
+    b, y = dense_strategy(m.strategy) / deviation[:, None], np.concatenate(m.answers()) / deviation
+    optimum = np.concatenate(estimate._problem.apply(cells))
+    off = (np.square(b @ TRUTH - y).sum() - np.square(optimum - y).sum()) / 2
+    assert off > 10 * GAP
+    assert min(seen) >= off * (1 - 1e-9)
 
 
 def test_without_constraints_nothing_changes() -> None:
