@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,6 @@ from .tables import (
 )
 
 README = "README.md"
-_TABLES = 0.7  # of the time of all files: the tables, and not the microdata
 _STATUS = "A estimated, E exact: nobody can be there, or exact counts determine it"
 _OWN = {
     "area_type": "type of area: a level, or a kind of entity",
@@ -69,16 +69,19 @@ def write_spine(folder: Path, made: SpineRelease, charged: Charged, say: Say = q
     write_documents(folder, spec, charged.entries)
     outside = {table.name: 0 for table in tables}
     done, every = 0, sum(sum(made.geography.rows(table).values()) for table in tables)
-    with TableWriter(folder / "tables", table_schemas(tables, made.published.method)) as writer:
+    schemas = table_schemas(tables, made.published.method)
+    with ThreadPoolExecutor(1) as beside, TableWriter(folder / "tables", schemas) as writer:
+        invented = (
+            beside.submit(write_microdata, folder, made.microdata) if made.geography.microdata else None
+        )
         for name, rows in made.publisher.rows(tables, areas):
-            say(Progress("writing tables", _TABLES * done / every))
+            say(Progress("writing tables", done / every))
             writer.write(name, rows)
             outside[name] += _outside(rows)
             done += rows.num_rows
     f.sync_folder(folder / "tables")
-    say(Progress("writing tables", _TABLES))
+    people = None if invented is None else invented.result()
     write_area_figures(folder, made)
-    people = write_microdata(folder, made.microdata) if made.geography.microdata else None
     if made.posterior is not None:
         write_posterior(folder, made.posterior)
     about = {
