@@ -161,7 +161,7 @@ class AreasProduct:
             self.spine_plan,
             LeafColumn(geography.column, geography.leaf_codes.tolist(), geography.dropped.tolist()),
             bounds=[
-                LeafBound(f"[[bound]] {bound.file}", bound.margin.label, bound.upper[geography.kept] > 0)
+                LeafBound(f"[[bound]] {bound.file}", bound.margin.label, bound.occurs)
                 for bound in geography.bounds
             ],
             unit=unit,

@@ -37,6 +37,19 @@ LARGEST = 10**12
 
 
 @dataclass(frozen=True, eq=False)
+class Occurring:
+    """Where a file of limits says that nothing can occur.
+
+    Attributes:
+        occurs: shape (leaves of the spine, classes of ``margin``), boolean: whether something can.
+    """
+
+    file: str
+    margin: Margin
+    occurs: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class Bound:
     """The limits of one file.
 
@@ -52,6 +65,10 @@ class Bound:
     lower: np.ndarray
     upper: np.ndarray
     content: bytes
+
+    def occurring(self, kept: np.ndarray) -> Occurring:
+        """What it says of the leaves of the spine, those ``kept`` of the file."""
+        return Occurring(self.file, self.margin, self.upper[kept] > 0)
 
     @property
     def is_limiting(self) -> bool:

@@ -34,7 +34,7 @@ from ..spine_plan import SpinePlan
 from .condition import occurring
 from .earlier import EarlierAreaCounts, read_earlier
 from .files import AXES, Leaves, only_numbers, read_leaves, read_places
-from .limits import Bound, Cells, Names, join_constraints, read_cells, read_exact, read_universe
+from .limits import Bound, Cells, Names, Occurring, join_constraints, read_cells, read_exact, read_universe
 from .sparse import SparseSection, read_sparse, refuse_with_sparse
 
 
@@ -176,7 +176,7 @@ class Geography:
         estimate: "bluedown", "topdown", "gls", "posterior" or "sparse".
         sparse: how cells are numbered and divided where counts are sparse; None elsewhere.
         microdata: whether one row a person is published.
-        bounds: what public files say of leaves, over all of the file.
+        bounds: what public files of limits say that can occur.
         places: shape (leaves, 2): where each leaf of the universe is on a map; None where the file does not say it.
         shares: of the levels and their queries.
         open_shares: whether these only stand for shares that are to be chosen for the tables; they are equal then.
@@ -192,7 +192,7 @@ class Geography:
     estimate: str
     sparse: SparseSection | None
     microdata: bool
-    bounds: tuple[Bound, ...]
+    bounds: tuple[Occurring, ...]
     places: np.ndarray | None
     shares: LevelShares
     open_shares: bool
@@ -514,7 +514,7 @@ def read_section(
         estimate=method.estimate,
         sparse=sparse,
         microdata=bool(document.release and document.release.microdata),
-        bounds=universe.bounds,
+        bounds=tuple(bound.occurring(kept) for bound in universe.bounds),
         places=read_places(leaves.text, kept),
         shares=shares,
         open_shares=document.open_shares,
@@ -523,20 +523,25 @@ def read_section(
         _leaves=leaves,
         _kept=kept,
     )
-    return _checked(document, geography, leaves, earlier, problems)
+    return _checked(
+        document, geography, _files(geography, leaves, universe.bounds) | earlier.files, earlier, problems
+    )
 
 
 def _checked(
-    document: Document, geography: Geography, leaves: Leaves, earlier: EarlierAreaCounts, problems: Problems
+    document: Document,
+    geography: Geography,
+    files: dict[str, bytes],
+    earlier: EarlierAreaCounts,
+    problems: Problems,
 ) -> GeographyRead:
     """With its public files; whether it is too large is recorded."""
     check_size(document, geography, problems)
     check_people(geography, problems)
-    files = _files(geography, leaves) | earlier.files
     return GeographyRead({"geography": geography}, files, marks=earlier.marks)
 
 
-def _files(geography: Geography, leaves: Leaves) -> dict[str, bytes]:
+def _files(geography: Geography, leaves: Leaves, bounds: Sequence[Bound]) -> dict[str, bytes]:
     """The public files as they are published: of the leaves the columns that are used, and no other."""
     axes = [axis for axis in AXES if axis not in leaves.used]
     left_out = () if geography.places is not None else axes
@@ -545,7 +550,7 @@ def _files(geography: Geography, leaves: Leaves) -> dict[str, bytes]:
         for name, cells in leaves.text.items()
         if name not in left_out
     }
-    return {SPINE: encoded(columns)} | {BOUND.format(at=b.at): b.content for b in geography.bounds}
+    return {SPINE: encoded(columns)} | {BOUND.format(at=b.at): b.content for b in bounds}
 
 
 def _plan(

@@ -76,7 +76,7 @@ def texts(values: np.ndarray) -> Any:
 
 
 def numbered(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Codes as positions in their rising order, -1 where there is none; and the codes, as an array of text.
+    """Codes as positions in their rising order, -1 where there is none; and the codes, the texts of the column.
 
     >>> index, codes = numbered(np.array(["b", None, "a"], object))
     >>> index.tolist(), codes.tolist()
@@ -89,8 +89,12 @@ def numbered(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     order = pc.call_function("array_sort_indices", [encoded.dictionary])
     place = np.empty(len(order) + 1, np.int64)
     place[order.to_numpy()], place[-1] = np.arange(len(order)), -1
-    codes = encoded.dictionary.take(order).to_numpy(zero_copy_only=False)
-    return place[encoded.indices.fill_null(-1).to_numpy()], codes.astype(np.str_)
+    index = place[encoded.indices.fill_null(-1).to_numpy()]
+    codes = np.empty(len(order), object)
+    codes[index[index >= 0]] = column[
+        index >= 0
+    ]  # no copies: millions of codes take more room than all else of them
+    return index, codes
 
 
 ROOT = "root"
@@ -111,7 +115,8 @@ def code_column(values: Sequence[Any] | np.ndarray, name: str) -> np.ndarray:
     import pyarrow.compute as pc
 
     listed = not hasattr(values, "__array__")
-    given = np.fromiter(values, object, len(values)) if listed else np.array(values, object)
+    plain = (str(value) if isinstance(value, str) else value for value in values) if listed else ()
+    given = np.fromiter(plain, object, len(values)) if listed else np.array(values, object)
     if given.ndim == 1 and (text := texts(given)) is not None:
         odd = pc.call_function("match_substring", [text], pc.MatchSubstringOptions("\0"))
         if not pc.call_function("any", [odd]).as_py():
@@ -192,7 +197,7 @@ def _labels(columns: list[np.ndarray], levels: Sequence[str]) -> tuple[list[np.n
         number, unique = numbered(column)
         number[number >= 0] += first
         numbers.append(number)
-        names.append(unique.astype(object))
+        names.append(unique)
         first += unique.size
     above = numbers[0]
     from_above = [above := np.where(number < 0, above, number) for number in numbers]
