@@ -20,7 +20,7 @@ from .tables import POSTERIOR, UNBIASED
 DEVIATIONS = 8.0  # beyond the mean of a norm of the noise: exceeded with probability e^-32
 
 _PROGRAM = 350 * 10**6  # bytes: libraries, and areas and rows that are looked at together
-_LEAF = 1_700  # bytes of a leaf: codes, entities, limits, and its place in two spines and the tree
+_LEAF = 1_400  # bytes of a leaf: codes, entities, limits, and its place in two spines and the tree
 _ANSWER = 180  # bytes of an answer that is read: its columns as stored and as planned, and its share of cells
 _ROW, _COLUMN_BYTES = 50, 11  # of a published row as CSV and Parquet, and of each of its columns more
 _PAGES = 1_500_000  # bytes of documents and report

@@ -99,6 +99,7 @@ class AreasProduct:
             raise no_saved_plan("geography")
         say(Progress("planning"))
         _ = self.spine_plan
+        pa.default_memory_pool().release_unused()  # what reading the spec took and Arrow keeps
         self._folder = partial
 
     def check(self, ledger: Ledger) -> None:
