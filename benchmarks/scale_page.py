@@ -270,14 +270,12 @@ is the largest resident set during a stage, with pages of mapped files, which th
 The disk is what lies beside the input, most of it estimates that are given back when the release is in place. Before
 states could be both split and exact, when all measurements were read back, a nation took 3,119 s of CPU and 21.3 GB.
 Now it is {float(whole["cpu_s"]):,.0f} s, where 2,000 are the goal: most of it is to divide, measure and write. One core
-bounds what is written and the report, both what is before. How long it takes depends
-on the cores: on two that took 76 s of CPU for a fiftieth of the nation, where these take 34, the nation took 53
-minutes and 3,879 s. Since then the microdata are written beside the tables, by which a fiftieth takes 27 s where it
-took 29.
+bounds the report and most of what is written, both what is before. How long it takes depends on the cores: on two that
+took 76 s of CPU for a fiftieth of the nation, where these take 34, the nation took 53 minutes and 3,879 s.
 
-With 16 GB the records are counted in 46 parts, each a range of the codes of blocks. A part takes 5 s of CPU, where it
-took 30 on the same cores: newer DuckDB divides a grouping by row groups and then reads all of a file for each, whatever
-the range lets it skip, until that is switched off; and each part made a table of the codes of all blocks.
+With 14 GB the records are counted in 34 parts, each a range of the codes of blocks. A part takes 4 s of CPU. It would
+take six times as long if DuckDB divided a grouping by row groups, as newer ones do: then it reads all of a file for
+each, whatever the range lets it skip. That is switched off.
 
 `tabulae check RELEASE` finds that every number of this release follows from its measurements and every exact sum holds.
 It took 2,069 s of CPU and 12.8 GB, where 15 minutes and 12 GB are the goal: it estimates and divides
@@ -285,11 +283,11 @@ the nation again.
 
 {checked_part()}
 
-What is resident grows with blocks: the codes, limits and shares of areas, and what is made of them, up to 1.7 kB a
-block, by which `tabulae plan` states 15 GB for the nation besides counting. With `--memory` counting has what that
-leaves, and groups the records in parts: of the {given:.0f} GB that were given, {kept}, for what is fetched of the
-counts comes on top. Without `--memory` DuckDB would take most of what is free, beside the rest: a machine of 24 GB
-needs it. Less than 15.5 GB are refused for a nation before anything is charged.
+What is resident grows with blocks: the codes, limits and shares of areas, and what is made of them, up to 1.4 kB a
+block, by which `tabulae plan` states 12.4 GB for the nation besides counting. With `--memory` counting has what that
+leaves, and groups the records in parts: of the {given:.0f} GB that were given, {kept}. Without `--memory` DuckDB
+would take most of what is free, beside the rest: a machine of 24 GB needs it. Less than 13.1 GB are refused for a
+nation before anything is charged.
 
 **Ten states**, smaller ones, by both estimators: 331,000 people and 8,424 blocks each with tribal branches, each
 state's total exact. `python -m benchmarks.nation FOLDER --share 0.01 --states 10`, `tabulae run FOLDER/nation.toml
