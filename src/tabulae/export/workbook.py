@@ -6,30 +6,36 @@ first, then one sheet a table. Words are words and never formulas; numbers are t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.csv
 
 from ..errors import Unsupported, require
 from ..release import Release
-from ..release.folder import sync_file, write_bytes
-from .stored import STATUS, STATUSES, CodeLists, StoredTable, interval_words, unique, workbook_readme
+from ..release.folder import close_all, sync_file, write_bytes, write_json
+from ..release.write import named_apart, slug
+from .stored import (
+    STATUS,
+    STATUSES,
+    Category,
+    CodeLists,
+    StoredTable,
+    csv_readme,
+    interval_words,
+    translated,
+    unique,
+    workbook_readme,
+)
 
 if TYPE_CHECKING:
     from xlsxwriter.format import Format
     from xlsxwriter.worksheet import Worksheet
-import shutil
-from collections.abc import Iterator
-
-import pyarrow.csv
-
-from ..release.folder import close_all, write_json
-from ..release.write import named_apart, slug
-from .stored import Category, csv_readme, translated
 
 DESCRIPTOR = "datapackage.json"
 _CODES = "codes"

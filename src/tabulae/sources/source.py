@@ -10,7 +10,7 @@ from __future__ import annotations
 import pkgutil
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -22,15 +22,12 @@ from urllib.parse import unquote, urlsplit
 from ..errors import DataError, InvalidArgument
 from . import engines as _room
 from .condition import Condition, bad_values
-from .dialect import RFC4180, Dialect
+from .dialect import RFC4180, Dialect, check_delimiter
 from .failures import redacted
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
-from collections.abc import Iterable
-
-from .dialect import check_delimiter
 
 
 @dataclass(frozen=True)

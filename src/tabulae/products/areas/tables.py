@@ -20,7 +20,8 @@ from ...release.progress import Progress, Say, quiet, within
 from ...release.write import ESTIMATED, EXACT, label_columns, word_column
 from ...spec import Spec
 from ...spec.promise import SPARSE
-from .constraints import EarlierMargin, ExactMargin
+from .constraints import NO_LIMIT, AreaConstraints, EarlierMargin, ExactMargin
+from .descent.limits import FREE
 from .estimate import MEASURED, SpineEstimate, estimate_spine, read_measured
 from .layout import CellLayout, Margin, Supports, united
 from .microdata import Microdata
@@ -33,10 +34,6 @@ from .tasks import Runner
 
 if TYPE_CHECKING:
     from .posterior import AreaPosterior
-
-
-from .constraints import NO_LIMIT, AreaConstraints
-from .descent.limits import FREE
 
 AREA_COLUMNS = (AREA_TYPE, AREA)
 CREDIBLE = ("credible_low", "credible_high")
