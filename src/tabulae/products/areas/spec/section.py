@@ -523,21 +523,21 @@ def read_section(
         _leaves=leaves,
         _kept=kept,
     )
-    return _checked(
-        document, geography, _files(geography, leaves, universe.bounds) | earlier.files, earlier, problems
-    )
+    return _checked(document, geography, leaves, universe.bounds, earlier, problems)
 
 
 def _checked(
     document: Document,
     geography: Geography,
-    files: dict[str, bytes],
+    leaves: Leaves,
+    bounds: Sequence[Bound],
     earlier: EarlierAreaCounts,
     problems: Problems,
 ) -> GeographyRead:
     """With its public files; whether it is too large is recorded."""
     check_size(document, geography, problems)
     check_people(geography, problems)
+    files = _files(geography, leaves, bounds) | earlier.files
     return GeographyRead({"geography": geography}, files, marks=earlier.marks)
 
 
