@@ -219,8 +219,8 @@ def checked_part() -> str:
     errors = {row["of"]: float(row["number"]) for row in rows if row["what"] != "broken"}
     file = CHECKED.relative_to(ROOT)
     return f"""`python -m benchmarks.state_check RELEASE SPEC --csv {file}` counts by SQL of its
-own, over microdata, tables and public files, how often each of {len(rules)} rules is broken: **{sum(rules)} times**.
-The people of an area are wrong by so many, mean over areas; tracts and block groups are those of the file, which are
+own, over microdata, tables and public files, how often each of {len(rules)} rules is broken: **{sum(rules)} times** in the
+run before. The people of an area were wrong by so many, mean over areas; tracts and block groups are those of the file, which are
 off the spine:
 
 | {" | ".join(errors)} |
@@ -277,9 +277,9 @@ With 14 GB the records are counted in 34 parts, each a range of the codes of blo
 take six times as long if DuckDB divided a grouping by row groups, as newer ones do: then it reads all of a file for
 each, whatever the range lets it skip. That is switched off.
 
-`tabulae check RELEASE` finds that every number of this release follows from its measurements and every exact sum holds.
-It took 2,069 s of CPU and 12.8 GB, where 15 minutes and 12 GB are the goal: it estimates and divides
-the nation again.
+`tabulae check RELEASE` found of an earlier run that every number follows from its measurements and every exact sum
+holds. It took 2,069 s of CPU and 12.8 GB, where 15 minutes and 12 GB are the goal: it estimates and divides the nation
+again. Since then a fiftieth is checked in 22 s of the clock, 27 of CPU.
 
 {checked_part()}
 
