@@ -24,7 +24,7 @@ from tests.village import write_village
 import tabulae as tb
 from tabulae._run import Step
 from tabulae.errors import LedgerError, ReleaseError, Unsupported
-from tabulae.release.folder import check_sums
+from tabulae.release.folder import SUMS, check_sums, write_sums
 
 LOSSES = {
     "village": Fraction(1, 2),
@@ -340,6 +340,18 @@ def test_killed_before_all_is_stored(scene: Scene, where: str, call: int) -> Non
 def test_killed_while_it_publishes(scene: Scene, where: str, call: int) -> None:
     kill(where, scene.spec, scene.out, call=call)
     scene.is_published_as_stored()
+
+
+@pytest.mark.parametrize("kind", ["duchy"])  # of which all that was written is kept
+def test_a_page_that_was_half_written_is_not_sealed(scene: Scene) -> None:
+    """The page's line of the checksums is added to those of the folder: they are those of all files in the end."""
+    kill("published", scene.spec, scene.out)
+    scene.partial.joinpath(".report.html.draft").write_bytes(b"<html>")
+    scene.is_published_as_stored()
+    listed = (scene.out / SUMS).read_bytes()
+    assert b"draft" not in listed
+    write_sums(scene.out)
+    assert (scene.out / SUMS).read_bytes() == listed
 
 
 @pytest.mark.parametrize(

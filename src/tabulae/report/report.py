@@ -14,7 +14,7 @@ from ..products.implicates import ABOUT
 from ..products.tables.exactness import described
 from ..products.tables.publish import left_out_words, value_words
 from ..release import Release, seal
-from ..release.folder import REPORT, read_json, write_bytes
+from ..release.folder import REPORT, read_json, replace_listed
 from ..release.staging import unmark
 from ..release.write import ESTIMATED
 from ..spec.promise import POSTERIOR
@@ -113,8 +113,7 @@ def seal_with_report(partial: Path) -> Release:
     unmark(partial)
     seal(partial)
     release = Release.read(partial)
-    write_bytes(partial / REPORT, report_of(release).encode())
-    seal(partial)
+    replace_listed(partial, REPORT, report_of(release).encode())
     return release
 
 
