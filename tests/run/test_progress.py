@@ -36,7 +36,9 @@ def test_shares_rise_to_the_end(kind: str, tmp_path: Path) -> None:
 @pytest.mark.long
 @kinds
 def test_words_and_shares_are_the_same_for_other_records(kind: str, tmp_path: Path) -> None:
-    assert _told(kind, tmp_path / "all", 10**6) == _told(kind, tmp_path / "few", 2)
+    """Where counts are sparse, a noisy total of 0 ends the questions: of two records every other run has one."""
+    few = 60 if kind == "barony" else 2
+    assert _told(kind, tmp_path / "all", 10**6) == _told(kind, tmp_path / "few", few)
 
 
 def test_what_is_resumed_is_timed_from_where_it_goes_on() -> None:
