@@ -178,3 +178,9 @@ def test_bad_entities_are_taught(entity, told):
     spine = Spine.from_codes(TRACTS, levels=["tract", "block"])
     with pytest.raises(InvalidArgument, match=told):
         spine.osed(entity)
+
+
+def test_codes_are_plain_text_whatever_text_they_were() -> None:
+    """Messages quote them: not as ``np.str_('a')``."""
+    spine = Spine.from_codes({"block": [np.str_("b"), "a"]}, ["block"])
+    assert [type(code) for code in spine.codes["block"].tolist()] == [str, str]

@@ -71,7 +71,7 @@ def write_spine(folder: Path, made: SpineRelease, charged: Charged, say: Say = q
     done, every = 0, sum(sum(made.geography.rows(table).values()) for table in tables)
     schemas = table_schemas(tables, made.published.method)
     with ThreadPoolExecutor(1) as beside, TableWriter(folder / "tables", schemas) as writer:
-        invented = (
+        invented = (  # needs nothing of the tables: the second core has work
             beside.submit(write_microdata, folder, made.microdata) if made.geography.microdata else None
         )
         for name, rows in made.publisher.rows(tables, areas):

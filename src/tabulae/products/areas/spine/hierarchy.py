@@ -90,10 +90,8 @@ def numbered(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     place = np.empty(len(order) + 1, np.int64)
     place[order.to_numpy()], place[-1] = np.arange(len(order)), -1
     index = place[encoded.indices.fill_null(-1).to_numpy()]
-    codes = np.empty(len(order), object)
-    codes[index[index >= 0]] = column[
-        index >= 0
-    ]  # no copies: millions of codes take more room than all else of them
+    some, codes = index >= 0, np.empty(len(order), object)
+    codes[index[some]] = column[some]  # no copies: of millions of codes they would be the most of a spec
     return index, codes
 
 
@@ -115,8 +113,9 @@ def code_column(values: Sequence[Any] | np.ndarray, name: str) -> np.ndarray:
     import pyarrow.compute as pc
 
     listed = not hasattr(values, "__array__")
-    plain = (str(value) if isinstance(value, str) else value for value in values) if listed else ()
-    given = np.fromiter(plain, object, len(values)) if listed else np.array(values, object)
+    if listed:  # messages show codes as people write them, and not as numpy does
+        values = [str(value) if isinstance(value, np.str_) else value for value in values]
+    given = np.fromiter(values, object, len(values)) if listed else np.array(values, object)
     if given.ndim == 1 and (text := texts(given)) is not None:
         odd = pc.call_function("match_substring", [text], pc.MatchSubstringOptions("\0"))
         if not pc.call_function("any", [odd]).as_py():
