@@ -1,8 +1,9 @@
-"""Exact counts of areas on disk: one file of all margins, read back against the plan."""
+"""Measurements and exact counts of areas on disk: written beside the drawing, read back against the plan."""
 
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -160,6 +161,7 @@ WRITTEN: Mapping[str, Any] = {
     "use_dictionary": [*_WORDS, "variance"],
     "column_encoding": dict.fromkeys(("cell", "value", "scale_exponent"), "DELTA_BINARY_PACKED"),
     "write_statistics": ["geocode"],  # others are noise, or the same in all row groups
+    "write_batch_size": 1 << 17,  # rows: each batch looks all words up once for the statistics
 }
 _VARIANCE = 1e-9  # relative: another machine may add floating-point numbers in another order
 
@@ -264,7 +266,7 @@ ANSWERS = pa.schema(
 class SpineMeasurementWriter(PieceFiles):
     """Writes each piece of a measured spine into its level's file.
 
-    A piece is written while the next one is drawn: what goes wrong with it is raised by the call after, or the end.
+    A piece is written while later ones are drawn: what goes wrong with it is raised by a later call, or the end.
 
     Args:
         intake: takes each piece in for the estimates, beside the writing; None where they are made elsewhere, or later.
@@ -276,8 +278,8 @@ class SpineMeasurementWriter(PieceFiles):
         self.plan, self.exact, self._intake = plan, tuple(exact), intake
         self._rows, self._files = _PieceRows(plan), level_files(plan)
         super().__init__(folder, dict.fromkeys(self._files.values(), ANSWERS), **WRITTEN)
-        self._beside: ThreadPoolExecutor | None = None
-        self._last: list[Future[None]] = []
+        self._beside: tuple[ThreadPoolExecutor, ...] = ()  # of one thread each: pieces go in order
+        self._pending: deque[list[Future[None]]] = deque()  # what each piece still waits for
 
     def __enter__(self) -> Self:
         (self.folder / EXACT).unlink(missing_ok=True)
@@ -286,31 +288,33 @@ class SpineMeasurementWriter(PieceFiles):
         super().__enter__()
         if self._intake is not None:
             self._intake.begin()
-        self._beside = ThreadPoolExecutor(2)
+        self._beside = (ThreadPoolExecutor(1), ThreadPoolExecutor(1))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._beside is not None:
-            self._beside.shutdown()
+        for thread in self._beside:
+            thread.shutdown(cancel_futures=True)
         super().__exit__(kind, error, trace)
 
     def __call__(self, given: SpinePieceValues) -> None:
-        """Write one piece, when the one before is written."""
-        self._wait()
-        assert self._beside is not None
-        takes = [self._write] if self._intake is None else [self._write, self._intake]
-        self._last = [self._beside.submit(take, given) for take in takes]
-
-    def _wait(self) -> None:
-        """Until the last piece is written, and raise what went wrong."""
-        last, self._last = self._last, []
-        for each in last:
-            each.result()
-
-    def _write(self, given: SpinePieceValues) -> None:
+        """Write one piece, after those before it, of which one at most is not yet begun."""
         rows = self._rows.of(given.piece)
+        self._wait(1)
+        writing, taking = self._beside
+        tasks = [writing.submit(self._write, given, rows)]
+        if self._intake is not None:
+            tasks.append(taking.submit(self._intake, given))
+        self._pending.append(tasks)
+
+    def _wait(self, left: int) -> None:
+        """Until no more than so many pieces are pending, and raise what went wrong."""
+        while len(self._pending) > left:
+            for each in self._pending.popleft():
+                each.result()
+
+    def _write(self, given: SpinePieceValues, rows: AnswerRows) -> None:
         values = np.concatenate([v.ravel() for v in given.values if v is not None])
         name = self._files[self.plan.spine.levels[given.piece.level]]
         self.write(name, rows.table(values), row_group_size=MOST_ROWS)
@@ -318,7 +322,7 @@ class SpineMeasurementWriter(PieceFiles):
     def finish(self, done: SpineMeasurements) -> None:
         """See every file onto the disk, then say that the measurement is complete."""
         release_id = charged_id(done.release_id, rehearsal=done.rehearsal)
-        self._wait()
+        self._wait(0)
         self.close()
         if self.exact:
             write_exact(self.folder, self.plan, self.exact, done.exact)
