@@ -45,6 +45,7 @@ from .tables import (
     exact_of,
     table_schemas,
 )
+from .turns import ahead, short_turns
 
 README = "README.md"
 _STATUS = "A estimated, E exact: nobody can be there, or exact counts determine it"
@@ -74,11 +75,12 @@ def write_spine(folder: Path, made: SpineRelease, charged: Charged, say: Say = q
         invented = (  # needs nothing of the tables: the second core has work
             beside.submit(write_microdata, folder, made.microdata) if made.geography.microdata else None
         )
-        for name, rows in made.publisher.rows(tables, areas):
-            say(Progress("writing tables", done / every))
-            writer.write(name, rows)
-            outside[name] += _outside(rows)
-            done += rows.num_rows
+        with short_turns(), ahead(made.publisher.rows(tables, areas)) as pieces:
+            for name, rows in pieces:
+                say(Progress("writing tables", done / every))
+                writer.write(name, rows)
+                outside[name] += _outside(rows)
+                done += rows.num_rows
     f.sync_folder(folder / "tables")
     people = None if invented is None else invented.result()
     write_area_figures(folder, made)
@@ -269,12 +271,13 @@ def _table_faults(folder: Path, made: SpineRelease) -> Iterator[str]:
     sums: dict[str, dict[str, np.ndarray]] = {table.name: {} for table in tables}
     outside = {table.name: 0 for table in tables}
     cells = {table.name: table.margin.size for table in tables}
-    for name, rows in made.publisher.rows(tables, areas_of(made.geography)):
-        files[name].compare(rows)
-        outside[name] += _outside(rows)
-        kind = rows["area_type"][0].as_py()
-        counts = rows["estimate"].to_numpy().reshape(-1, cells[name]).sum(axis=0)
-        sums[name][kind] = sums[name].get(kind, 0) + counts
+    with ahead(made.publisher.rows(tables, areas_of(made.geography))) as pieces:
+        for name, rows in pieces:
+            files[name].compare(rows)
+            outside[name] += _outside(rows)
+            kind = rows["area_type"][0].as_py()
+            counts = rows["estimate"].to_numpy().reshape(-1, cells[name]).sum(axis=0)
+            sums[name][kind] = sums[name].get(kind, 0) + counts
     told = f.read_json(folder, f.DESCRIPTOR)["tabulae"].get(_OUTSIDE)
     elsewhere = _made_elsewhere(folder)
     if method not in (UNBIASED, SPARSE) and told != outside:

@@ -23,6 +23,7 @@ from ...release.write import word_column
 from ..measured import FOLDER, PieceFiles, charged_id, loss_document
 from .constraints import ExactMargin
 from .spine_plan import Piece, SpineMeasurements, SpinePieceValues, SpinePlan
+from .turns import ahead
 
 if TYPE_CHECKING:
     from .estimate import Intake
@@ -371,19 +372,15 @@ def read_spine_measurements(folder: Path, plan: SpinePlan) -> Iterator[SpinePiec
     wanted = _PieceRows(plan)
     for level, name in level_files(plan).items():
         pieces = [piece for piece in plan.pieces if plan.spine.levels[piece.level] == level]
-        file = open_parquet(folder / name, ANSWERS)
-        with file, ThreadPoolExecutor(1) as ahead:
+        with open_parquet(folder / name, ANSWERS) as file:
             if file.num_row_groups != len(pieces):
                 raise ReleaseError(
                     f"{folder / name} has {file.num_row_groups} row groups, and {len(pieces)} were measured"
                 )
             where = [f"{folder / name}, row group {i + 1} of {len(pieces)}" for i in range(len(pieces))]
-            read = ahead.submit(read_group, file, 0, where[0])
-            for i, piece in enumerate(pieces):
-                rows = read.result()
-                if i + 1 < len(pieces):  # while this piece is verified and used
-                    read = ahead.submit(read_group, file, i + 1, where[i + 1])
-                yield _piece(piece, rows, wanted.of(piece), where[i])
+            with ahead(read_group(file, i, place) for i, place in enumerate(where)) as groups:
+                for piece, rows, place in zip(pieces, groups, where, strict=True):
+                    yield _piece(piece, rows, wanted.of(piece), place)
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,6 +31,7 @@ from .spec.section import AREA, AREA_TYPE, AreaTable, Geography, geography_of
 from .spine_plan import SpinePlan
 from .store import StoredPieces, files_digest, read_exact, read_spine_measurements
 from .tasks import Runner
+from .turns import ahead
 
 if TYPE_CHECKING:
     from .posterior import AreaPosterior
@@ -115,14 +116,15 @@ class AreaPublisher:
 
     def rows(self, tables: Sequence[AreaTable], areas: Sequence[Areas]) -> Iterator[tuple[str, pa.Table]]:
         """Pieces of tables with the names of the tables; each table's in order: by type of area, area and cell."""
-        for asked, part, possible, covariance in self.pieces(tables, areas, self._step):
-            middle, published = self._margins([table.margin for table in asked], part)
-            where = part.leaves, part.owner, part.codes.size
-            known = [] if self.known is None else list(self.known.of_areas(*where))
-            credible = self._credible([table.margin for table in asked], part)
-            for table, ends, *numbers in zip(asked, credible, middle, published, strict=True):
-                limits = margin_limits(known, table.margin)
-                yield table.name, self._table(table, part, possible, covariance, limits, ends, *numbers)
+        with ahead(self.pieces(tables, areas, self._step)) as pieces:
+            for asked, part, possible, covariance in pieces:
+                middle, published = self._margins([table.margin for table in asked], part)
+                where = part.leaves, part.owner, part.codes.size
+                known = [] if self.known is None else list(self.known.of_areas(*where))
+                credible = self._credible([table.margin for table in asked], part)
+                for table, ends, *numbers in zip(asked, credible, middle, published, strict=True):
+                    limits = margin_limits(known, table.margin)
+                    yield table.name, self._table(table, part, possible, covariance, limits, ends, *numbers)
 
     def pieces(
         self, wanted: Sequence[Any], areas: Sequence[Areas], step: Callable[[Sequence[Any]], int]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -36,6 +35,7 @@ from .passes.two_pass import Passes, Upward
 from .passes.vectors import Halves, Ranges, VectorStore, end_of_parents
 from .spine_plan import Piece, SpinePieceValues, SpinePlan
 from .stages import Fingerprint
+from .turns import short_turns
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
@@ -96,28 +96,10 @@ def in_threads(workers: int | None = None) -> Runner:
         if not task.frees_threads:  # a thread of its own would hold memory of its own
             yield lambda numbers: [task(number) for number in numbers]
             return
-        with _short_turns(), ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+        with short_turns(), ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
             yield lambda numbers: list(pool.map(task, numbers))
 
     return here
-
-
-_TURN = 2e-4  # seconds
-
-
-@contextmanager
-def _short_turns() -> Iterator[None]:
-    """A thread that waits for the interpreter gets it soon.
-
-    A task calls compiled code thousands of times, each time for less than the 5 ms that another thread may keep the
-    interpreter.
-    """
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(min(before, _TURN))
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,6 +313,7 @@ class DivideTask:
             counts.put(np.zeros(1, np.int64), divided.counts)
             missed = int(not divided.converged)
         else:
+            counts.clear(*below)
             missed = sum(not divide_into(descent, counts, parent) for parent in range(*above))
         weights.linear.release()
         self.counts.keep(number, np.arange(*below), counts, missed=missed)

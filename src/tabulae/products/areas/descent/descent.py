@@ -452,13 +452,12 @@ def no_limits(plan: SpinePlan) -> NodeLimits:
 
 
 def divide_into(descent: Descent, counts: WritableVectors, parent: int) -> bool:
-    """Write the counts of a parent's children; whether the solver converged."""
+    """Write the counts of a parent's children, where they are not 0; whether the solver converged."""
     plan = descent.plan
     nodes = np.arange(plan.children[parent], plan.children[parent + 1])
     if not nodes.size:
         return True
     found = descent.divide(parent, counts.take(np.array([parent]))[0])
-    counts.clear(int(nodes[0]), int(nodes[-1]) + 1)
     counts.put_on(nodes, found.support, found.counts)
     return found.converged
 

@@ -60,30 +60,24 @@ def projected_gradient(division: Division, allowed: np.ndarray) -> tuple[np.ndar
     "Revisiting Frank-Wolfe".
     """
     assert division.total is not None
-    k = len(division.total)
-    place, dense = np.divmod(np.flatnonzero(division.total.T), k)
-    total = division.total[dense, place].astype(float)
     precision = np.ascontiguousarray(division.precision, float)
     terms = Terms.of(precision.tobytes(), precision.shape, division.algebra.symmetric)
-    steepest = STEEPEST * terms.least
-    if (np.bincount(dense, minlength=k) * terms.alone > steepest[:, None]).any():
-        return None
-    which, may = division.which, np.ascontiguousarray(allowed.T[dense])
-    matrices, sizes = terms.matrices(which)
-    sums = terms.sums(place, dense, which.size)
-    x = may.astype(float)
-    curvature = np.empty_like(x)
-    slope_of(x, *sizes, *sums, curvature)
-    if (curvature > np.where(may, steepest[which], np.inf)).any():
-        return None
-    step = np.divide(1.0, curvature, out=np.zeros_like(x), where=may)
-    b = np.ascontiguousarray(division.linear[:, dense, place].T, float)
-    x *= (total / np.maximum(x.sum(axis=1), 1.0))[:, None]
-    rows, shift, z = np.zeros((3, *x.shape)), np.zeros(len(x)), np.zeros(which.size)
-    turn, gap = descend(x, b, total, step, GAP, STEPS, rows, shift, z, *matrices, *sums)
     found = np.zeros(division.linear.shape)
-    found[:, dense, place] = x.T
-    return found, turn, gap
+    turn, gap = nearest(
+        np.ascontiguousarray(division.total),
+        np.ascontiguousarray(division.linear, float),
+        np.ascontiguousarray(allowed),
+        np.ascontiguousarray(division.which, np.int64),
+        STEEPEST * terms.least,
+        terms.alone,
+        terms.keys,
+        terms.whole,
+        *terms.matrices(division.which),
+        GAP,
+        STEPS,
+        found,
+    )
+    return None if turn < 0 else (found, turn, gap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,33 +128,12 @@ class Terms:
             least,
         )
 
-    def matrices(self, which: np.ndarray) -> tuple[tuple[bool, np.ndarray, np.ndarray], ...]:
-        """Of H, and of |H|: whether one matrix serves all children, it, and else those of each, (terms, k, k, n)."""
+    def matrices(self, which: np.ndarray) -> tuple[bool, np.ndarray, np.ndarray]:
+        """Of H: whether one matrix serves all children, it, and else those of each, (terms, k, k, n)."""
         if self.shared is not None:
-            none = np.empty((*self.shared.shape, 0))
-            return (True, self.shared, none), (True, np.abs(self.shared), none)
+            return True, self.shared, np.empty((*self.shared.shape, 0))
         spread = np.ascontiguousarray(self.each[:, which].transpose(0, 2, 3, 1))
-        none = np.empty((len(spread), 0, 0))
-        return (False, none, spread), (False, none, np.abs(spread))
-
-    def sums(self, place: np.ndarray, dense: np.ndarray, children: int) -> tuple[Any, ...]:
-        """What cells go into which sums, and room for the sums.
-
-        Returns:
-            slot: shape (terms, E): the sum that each cell goes into.
-            of_dense: shape (sums,): whose dense cell it is.
-            starts: shape (groups + 1,): where the sums of each group begin.
-            first: shape (terms + 1,): where the groups of each term begin.
-            whole: as it is here.
-            added, mixed: shape (sums, n).
-        """
-        (terms, places), k = self.keys.shape, self.each.shape[-1]
-        number, slot = np.empty((places, k), np.int64), np.empty((terms, place.size), np.int64)
-        of_dense, starts = np.empty(slot.size, np.int64), np.empty(slot.size + 1, np.int64)
-        first = np.empty(terms + 1, np.int64)
-        slots = slots_of(self.keys, place, dense, number, slot, of_dense, starts, first)
-        added, mixed = np.empty((2, slots, children))
-        return slot, of_dense, starts, first, self.whole, added, mixed
+        return False, np.empty((len(spread), 0, 0)), spread
 
 
 def coefficients(precision: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
@@ -207,9 +180,17 @@ def _keys(sizes: tuple[int, ...]) -> np.ndarray:
     return found
 
 
-@solver
+@kernel
 def slots_of(keys, place, dense, number, slot, of_dense, starts, first):
-    """Number the sums that terms take, by term, group and dense cell; how many there are. See :meth:`Terms.sums`."""
+    """Number the sums that terms take, by term, group and dense cell; how many there are.
+
+    Args:
+        number: shape (N, k): room.
+        slot: shape (terms, E): the sum that each cell goes into.
+        of_dense: shape (sums,): whose dense cell it is.
+        starts: shape (groups + 1,): where the sums of each group begin.
+        first: shape (terms + 1,): where the groups of each term begin.
+    """
     slots, groups = 0, 0
     for t in range(keys.shape[0]):
         first[t] = groups
@@ -252,7 +233,7 @@ def mix(x, same, shared, each, dense, starts, first, last, out):
                         to[v] += weights[v] * row[v]
 
 
-@solver
+@kernel
 def slope_of(x, same, shared, each, slot, dense, starts, first, whole, added, mixed, out):
     """H x, a term at a time."""
     E, n = x.shape
@@ -352,7 +333,7 @@ def gap_of(x, slope, b, step, total):
     return gap
 
 
-@solver
+@kernel
 def descend(
     x, b, t, step, tolerance, most, rows, shift, z, same, shared, each, slot, dense, starts, first, whole, added, mixed
 ):  # fmt: skip
@@ -382,3 +363,76 @@ def descend(
             further = (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum)) / 2.0
             carry, momentum = (momentum - 1.0) / further, further
     return turn, gap / n
+
+
+@kernel
+def sizes_of(numbers):
+    """Absolute values."""
+    found = np.empty_like(numbers)
+    given, out = numbers.reshape(-1), found.reshape(-1)
+    for i in range(given.size):
+        out[i] = abs(given[i])
+    return found
+
+
+@solver
+def nearest(  # noqa: C901
+    total, b, allowed, which, steepest, alone, keys, whole, same, shared, each, tolerance, most, found
+):
+    """Divide total (k, N) into found (n, k, N), which is 0: steps and gap. -1 steps where some H is too steep.
+
+    Args:
+        b: shape (n, k, N).
+        allowed: shape (n, k).
+        which: shape (n,): the row of each child in ``steepest`` and ``alone``.
+        steepest: shape (m,): the largest curvature that is taken.
+        alone, keys, whole: as of :class:`Terms`.
+        same, shared, each: as of :meth:`Terms.matrices`.
+    """
+    (k, places), n, terms = total.shape, which.size, keys.shape[0]
+    cells, counted = 0, np.zeros(k)
+    for d in range(k):
+        for p in range(places):
+            if total[d, p] != 0:
+                cells, counted[d] = cells + 1, counted[d] + 1.0
+    for m in range(steepest.size):
+        for d in range(k):
+            if counted[d] * alone[m, d] > steepest[m]:
+                return -1, 0.0
+    place, dense, t = np.empty(cells, np.int64), np.empty(cells, np.int64), np.empty(cells)
+    e = 0
+    for p in range(places):
+        for d in range(k):
+            if total[d, p] != 0:
+                place[e], dense[e], t[e] = p, d, total[d, p]
+                e += 1
+    number, slot = np.empty((places, k), np.int64), np.empty((terms, cells), np.int64)
+    of_dense, starts = np.empty(terms * cells, np.int64), np.empty(terms * cells + 1, np.int64)
+    first = np.empty(terms + 1, np.int64)
+    slots = slots_of(keys, place, dense, number, slot, of_dense, starts, first)
+    added, mixed = np.empty((slots, n)), np.empty((slots, n))
+    x, step, rows = np.empty((cells, n)), np.empty((cells, n)), np.zeros((3, cells, n))
+    for e in range(cells):
+        for v in range(n):
+            x[e, v] = 1.0 if allowed[v, dense[e]] else 0.0
+    sizes = sizes_of(shared), sizes_of(each)
+    slope_of(x, same, *sizes, slot, of_dense, starts, first, whole, added, mixed, step)
+    own = np.empty((cells, n))
+    for e in range(cells):
+        many = 0.0
+        for v in range(n):
+            if x[e, v] != 0.0 and step[e, v] > steepest[which[v]]:
+                return -1, 0.0
+            step[e, v] = 1.0 / step[e, v] if x[e, v] != 0.0 else 0.0
+            own[e, v] = b[v, dense[e], place[e]]
+            many += x[e, v]
+        for v in range(n):
+            x[e, v] *= t[e] / max(many, 1.0)
+    turn, gap = descend(
+        x, own, t, step, tolerance, most, rows, np.zeros(cells), np.zeros(n),
+        same, shared, each, slot, of_dense, starts, first, whole, added, mixed,
+    )  # fmt: skip
+    for e in range(cells):
+        for v in range(n):
+            found[v, dense[e], place[e]] = x[e, v]
+    return turn, gap

@@ -27,15 +27,17 @@ MOST = 1 << 31
 
 
 @solver
-def to_fixed_point(x, allowed, total, left, rooted, inner, q):  # noqa: C901
-    """Write x (n, cells) into q, which is 0, times ONE, and make columns add up to their totals, which are in ``left``.
+def to_fixed_point(x, allowed, total, rooted, inner, q):  # noqa: C901
+    """Write x (n, cells) into q, which is 0, times ONE, and make columns add up to their totals.
 
     A column that holds twice its total takes no more, so that no sum leaves 64 bits, whatever x is.
     What is missing or over goes to the largest counts of the column, first of all to those that are not whole.
     Returns 0, or 1 where a column cannot be divided, or 2 where x is not finite or there are too many people.
     """
     n, cells = x.shape
-    people = 0.0
+    people, left = 0.0, np.empty(cells, np.int64)
+    for c in range(cells):
+        left[c] = total[c] * ONE
     for v in range(n):
         for d in range(cells // inner):
             if not allowed[v, d]:
@@ -68,7 +70,7 @@ def to_fixed_point(x, allowed, total, left, rooted, inner, q):  # noqa: C901
     return 0
 
 
-@solver
+@kernel
 def fractional_arcs(q, sizes, part, group, groups, use_part, use_group, rooted):  # noqa: C901
     """The sums that are not whole, as arcs of a network in which flow is conserved up to whole numbers.
 
@@ -176,7 +178,7 @@ def add_up(running, key, opened, flow, members, sums, joined, vertex):
     return made
 
 
-@solver
+@kernel
 def cancel_cycles(tail, head, flow, times, count):
     """Move flow around cycles of arcs that are not whole until every arc is at 0 or ONE. Changes flow in place.
 
@@ -268,7 +270,7 @@ def turn_cycle(low, top, path, way, tail, cost, flow):
         flow[way[p]] += step if tail[way[p]] == path[p] else -step
 
 
-@solver
+@kernel
 def first_violation(z, total, rooted, allowed, inner, part, lower, upper, group, exact):  # noqa: C901
     """0 where z (n, cells) meets everything; else 1 for a column, 2 for a cell, 3 for a part, 4 for an exact sum."""
     n, cells = z.shape
@@ -302,6 +304,27 @@ def first_violation(z, total, rooted, allowed, inner, part, lower, upper, group,
             if exact[v, g] >= 0 and groups[g] != exact[v, g]:
                 return 4
     return 0
+
+
+@solver
+def to_whole(q, total, rooted, sizes, use_part, use_group, inner, allowed, part, lower, upper, group, exact):
+    """Round q (n, cells), in people times ONE, to people, in its place; 0, or what is wrong.
+
+    That is what :func:`first_violation` says, or -1 where flow is not conserved.
+    """
+    tail, head, flow, times, cell, count = fractional_arcs(
+        q, sizes, part, group, exact.shape[1], use_part, use_group, rooted
+    )
+    if not cancel_cycles(tail, head, flow, times, count):
+        return -1
+    n, cells = q.shape
+    for v in range(n):
+        for c in range(cells):
+            q[v, c] >>= BITS
+    for arc in range(cell.size):
+        if cell[arc] >= 0:
+            q[cell[arc] // cells, cell[arc] % cells] += flow[arc] >> BITS
+    return first_violation(q, total, rooted, allowed, inner, part, lower, upper, group, exact)
 
 
 @solver
@@ -461,7 +484,7 @@ def move_cells(q, change, inner, rooted):  # noqa: C901
 
 
 _FAILED = ("", "a parent counts people where none of its children can", "counts are not finite, or too large")
-_BROKEN = ("", "a column", "a cell", "the limits of a part", "an exact sum")
+_BROKEN = {-1: "flow", 1: "a column", 2: "a cell", 3: "the limits of a part", 4: "an exact sum"}
 
 
 def round_division(division: Division, x: np.ndarray) -> np.ndarray:
@@ -501,21 +524,16 @@ def round_division(division: Division, x: np.ndarray) -> np.ndarray:
         raise AssertionError(_FAILED[2])
     allowed, part, lower, upper, group, exact = map(np.ascontiguousarray, _limits(division))
     q = np.zeros((n, k * inner), np.int64)
-    failed = to_fixed_point(x.reshape(n, -1), allowed, total, total * ONE, rooted, inner, q)
+    failed = to_fixed_point(x.reshape(n, -1), allowed, total, rooted, inner, q)
     if failed:
         raise AssertionError(_FAILED[failed])
     if not division.is_plain:
         _repair(q.reshape(n, k, inner), allowed, part, lower, upper, group, exact, rooted=rooted)
     sizes = np.array([size for size in division.algebra.symmetric if size > 1], np.int64)
-    groups, parts = exact.shape[1], np.unique(part).size
-    tail, head, flow, times, cell, count = fractional_arcs(
-        q, sizes, part, group, groups, 1 < parts < k, groups > 1, rooted
+    use_part, use_group = 1 < len(set(part.tolist())) < k, exact.shape[1] > 1
+    broken = to_whole(
+        q, total, rooted, sizes, use_part, use_group, inner, allowed, part, lower, upper, group, exact
     )
-    if not cancel_cycles(tail, head, flow, times, count):
-        raise AssertionError("flow is not conserved")
-    q >>= BITS
-    q.reshape(-1)[cell[cell >= 0]] += flow[cell >= 0] >> BITS
-    broken = first_violation(q, total, rooted, allowed, inner, part, lower, upper, group, exact)
     if broken:
         raise AssertionError(f"rounding did not keep {_BROKEN[broken]}")
     return q.reshape(n, k, inner)

@@ -139,6 +139,11 @@ class NodeVectors(_InPlace):
                 f"vectors of shape {self.flat.shape}; nodes {self.ranges or 'of this spine'} have {size:,} cells"
             )
 
+    @cached_property
+    def _plain(self) -> np.ndarray:
+        """The same cells: each part of a map that is taken as a map costs several times as much."""
+        return np.asarray(self.flat)
+
     @classmethod
     def zeros(
         cls, plan: SpinePlan, dtype: Any = np.float64, path: Path | None = None, ranges: Ranges | None = None
@@ -183,7 +188,7 @@ class NodeVectors(_InPlace):
         first, last = int(nodes[0]), int(nodes[-1])
         if last - first + 1 == nodes.size:
             low = int(self._begin(nodes[:1])[0])
-            cells = self.flat[low : low + nodes.size * k * self._cells]
+            cells = self._plain[low : low + nodes.size * k * self._cells]
             return np.array(cells).reshape(nodes.size, k, self._cells)
         rows = (self._first_row(nodes)[:, None] + np.arange(k)).ravel()
         return self._rows[rows].reshape(nodes.size, k, self._cells)
@@ -195,7 +200,7 @@ class NodeVectors(_InPlace):
         first, last = int(nodes[0]), int(nodes[-1])
         if last - first + 1 == nodes.size:
             low = int(self._begin(nodes[:1])[0])
-            self.flat[low : low + x.size] = x.reshape(-1)
+            self._plain[low : low + x.size] = x.reshape(-1)
             return
         rows = (self._first_row(nodes)[:, None] + np.arange(k)).ravel()
         self._rows[rows] = x.reshape(-1, self._cells)
@@ -217,12 +222,12 @@ class NodeVectors(_InPlace):
     @property
     def _rows(self) -> np.ndarray:
         """A view of shape (rows, N): one row a dense cell of a node."""
-        return self.flat.reshape(-1, self._cells)
+        return self._plain.reshape(-1, self._cells)
 
     def clear(self, first: int, last: int) -> None:
         if first < last:
             low = int(self._begin(np.array([first]))[0])
-            self.flat[low : low + int(self.plan.offsets[last] - self.plan.offsets[first])] = 0
+            self._plain[low : low + int(self.plan.offsets[last] - self.plan.offsets[first])] = 0
 
     def fill(self, nodes: np.ndarray, cells: np.ndarray) -> None:
         """Set the vectors of nodes of any supports: the cells of all, one node after the other."""
@@ -232,15 +237,15 @@ class NodeVectors(_InPlace):
         ends = np.cumsum(widths)
         begin = self._begin(nodes)
         if begin[-1] - begin[0] == ends[-1] - widths[-1] and nodes[-1] - nodes[0] == nodes.size - 1:
-            self.flat[begin[0] : begin[0] + ends[-1]] = cells
+            self._plain[begin[0] : begin[0] + ends[-1]] = cells
         else:
-            self.flat[np.repeat(begin - (ends - widths), widths) + np.arange(ends[-1])] = cells
+            self._plain[np.repeat(begin - (ends - widths), widths) + np.arange(ends[-1])] = cells
 
     def cells_of(self, nodes: np.ndarray) -> np.ndarray:
         """The cells of nodes of any supports, one node after the other."""
         widths = self.plan.offsets[nodes + 1] - self.plan.offsets[nodes]
         ends = np.cumsum(widths)
-        return self.flat[np.repeat(self._begin(nodes) - (ends - widths), widths) + np.arange(widths.sum())]
+        return self._plain[np.repeat(self._begin(nodes) - (ends - widths), widths) + np.arange(widths.sum())]
 
     @cached_property
     def _starts(self) -> tuple[np.ndarray, np.ndarray]:
