@@ -87,9 +87,11 @@ def test_totals_go_first_above_the_leaves_alone(monkeypatch):
         "tabulae.products.areas.descent.descent.solve", lambda given, totals=None: pytest.fail("not asked")
     )
     for parent in range(plan.tree.size):
-        nodes = np.arange(plan.children[parent], plan.children[parent + 1])
-        if nodes.size > 1:
-            given_problem = problem._problem(nodes, np.arange(plan.layout.size), np.ones((3, 6), np.int64))
+        nodes = slice(*plan.children[parent : parent + 2].tolist())
+        if nodes.stop - nodes.start > 1:
+            pattern = int(plan.pattern[parent])
+            cells = problem._cells(pattern, np.ones(plan.dense_cells[pattern].size, bool))
+            given_problem = problem._problem(nodes, cells, np.ones((cells.support.size, 6), np.int64))
             before = len(asked)
             held = problem._totals(given_problem, nodes)
             leaves = (plan.tree.level[nodes] == len(plan.spine.levels) - 1).any()

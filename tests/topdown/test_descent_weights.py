@@ -35,8 +35,9 @@ def handed(case: Case, method: Method, monkeypatch: pytest.MonkeyPatch) -> list[
     last: list[tuple[np.ndarray, np.ndarray, Division]] = []
     problem, solve = descent.Descent._problem, descent.solve
 
-    def noted(self, nodes, support, total) -> Division:
-        last.append((nodes, support, problem(self, nodes, support, total)))
+    def noted(self, nodes, cells, total) -> Division:
+        every = np.arange(nodes.start, nodes.stop)
+        last.append((every, cells.support, problem(self, nodes, cells, total)))
         return last[-1][2]
 
     def solved(division, totals=None):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Protocol
 
@@ -74,7 +75,7 @@ def solve(division: Division, totals: np.ndarray | None = None) -> Solved:
     allowed = division.allowed
     if division.total is not None:
         allowed = allowed & division.total.any(axis=1)
-    if totals is None and division.total is not None and (division.exact == FREE).all():
+    if totals is None and division.total is not None and not division.is_exact:
         found = projected_gradient.projected_gradient(division, allowed)
         if found is not None and found[2] <= projected_gradient.GAP and _within(division, found[0]):
             return Solved(*found, converged=True, solver="gradient")
@@ -105,11 +106,10 @@ def _least(division: Division) -> np.ndarray | None:
 
 def _within(division: Division, x: np.ndarray) -> bool:
     """Whether the limits of parts hold, though they were not looked at."""
-    limited = (division.lower > 0) | (division.upper < NO_LIMIT)
-    if not limited.any():
+    if not division.is_limited:
         return True
     rows = x.sum(axis=2)
-    sums = np.stack([rows[:, division.part == j].sum(axis=1) for j in range(limited.shape[1])], axis=1)
+    sums = np.stack([rows[:, division.part == j].sum(axis=1) for j in range(division.lower.shape[1])], axis=1)
     return bool(((sums >= division.lower) & (sums <= division.upper)).all())
 
 
@@ -216,7 +216,7 @@ def _sorts(division: Division) -> tuple[np.ndarray, np.ndarray]:
     """Shape (k,), twice: which sort each dense cell is of, and the part that stands for the sort's."""
     parts = np.arange(division.lower.shape[1])
     limited = ((division.lower > 0) | (division.upper < NO_LIMIT)).any(axis=0)
-    group = division.group if (division.exact != FREE).any() else np.zeros_like(division.group)
+    group = division.group if division.is_exact else np.zeros_like(division.group)
     keys = np.concatenate([np.where(limited, parts, -1)[None], group])
     _, first, same = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     part = first[same.reshape(-1)][division.part]
@@ -357,6 +357,22 @@ class Divided:
 
 
 @dataclass(frozen=True, eq=False)
+class _DenseCells:
+    """Some dense cells of a parent, and what its children have over them.
+
+    Attributes:
+        support: shape (k,): positions in the layout.
+        parts: shape (J,): the parts that they are of, and ``part`` (k,) which of these each cell is of.
+        precisions: the H of children of one class, shape (1, kinds, k, k).
+    """
+
+    support: np.ndarray
+    parts: np.ndarray
+    part: np.ndarray
+    precisions: dict[int, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
 class Descent:
     """The problems of one tree, and how they are solved: by depth, all parents of a depth independent of each other.
 
@@ -375,11 +391,11 @@ class Descent:
 
     def divide_root(self) -> Divided:
         """The root's counts, of shape (1, k, N)."""
-        plan, nodes = self.plan, np.zeros(1, np.int64)
-        support = plan.dense_cells[plan.pattern[0]]
-        given = self._problem(nodes, support, None)
+        every = np.ones(self.plan.dense_cells[self.plan.pattern[0]].size, bool)
+        cells = self._cells(int(self.plan.pattern[0]), every)
+        given = self._problem(slice(0, 1), cells, None)
         solved = solve(given)
-        return Divided(_whole(given, solved.x), support, solved.converged)
+        return Divided(_whole(given, solved.x), cells.support, solved.converged)
 
     def divide(self, parent: int, total: np.ndarray) -> Divided:
         """A parent's counts divided among its children.
@@ -387,19 +403,18 @@ class Descent:
         Args:
             total: its counts, shape (k, N) over its support, int64.
         """
-        plan = self.plan
-        nodes = np.arange(plan.children[parent], plan.children[parent + 1])
+        nodes = slice(*self.plan.children[parent : parent + 2].tolist())
         kept = total.any(axis=1)
-        support = plan.dense_cells[plan.pattern[parent]][kept]
-        if not support.size:
-            return Divided(np.zeros((nodes.size, 0, total.shape[1]), np.int64), support)
-        if nodes.size == 1:
-            return Divided(total[kept][None], support)
-        given = self._problem(nodes, support, total[kept])
+        cells = self._cells(int(self.plan.pattern[parent]), kept)
+        if not cells.support.size:
+            return Divided(np.zeros((nodes.stop - nodes.start, 0, total.shape[1]), np.int64), cells.support)
+        if nodes.stop - nodes.start == 1:
+            return Divided(total[kept][None], cells.support)
+        given = self._problem(nodes, cells, total[kept])
         solved = solve(given, self._totals(given, nodes))
-        return Divided(_whole(given, solved.x), support, solved.converged)
+        return Divided(_whole(given, solved.x), cells.support, solved.converged)
 
-    def _totals(self, given: Division, nodes: np.ndarray) -> np.ndarray | None:
+    def _totals(self, given: Division, nodes: slice) -> np.ndarray | None:
         """The children's totals, where they are divided first: all answer the query, and none is a leaf's."""
         variance = self.totals.variance[nodes]
         last = len(self.plan.spine.levels) - 1
@@ -407,42 +422,66 @@ class Descent:
             return None
         return divide_totals(given, self.totals.value[nodes], 1 / variance).astype(float)
 
-    def _problem(self, nodes: np.ndarray, support: np.ndarray, total: np.ndarray | None) -> Division:
-        """Some nodes over some dense cells of their parent (positions in the layout)."""
-        plan = self.plan
-        precision, which = self._precisions(nodes, support)
-        parts, part = np.unique(self.part[support], return_inverse=True)
-        group = self.limits.group[nodes][:, parts]
-        exact = self.limits.exact[nodes]
-        counted = (group[:, :, None] == np.arange(exact.shape[1])).any(axis=1)
+    @cached_property
+    def _known_cells(self) -> dict[tuple[int, bytes], _DenseCells]:
+        return {}
+
+    def _cells(self, pattern: int, kept: np.ndarray) -> _DenseCells:
+        """Some dense cells of a pattern; many parents have the same."""
+        key = pattern, kept.tobytes()
+        if (known := self._known_cells.get(key)) is None:
+            support = self.plan.dense_cells[pattern][kept]
+            parts, part = np.unique(self.part[support], return_inverse=True)
+            known = self._known_cells[key] = _DenseCells(support, parts, part.reshape(-1), {})
+        return known
+
+    def _problem(self, nodes: slice, cells: _DenseCells, total: np.ndarray | None) -> Division:
+        """Some nodes over some dense cells of their parent."""
+        plan, limits = self.plan, self.limits
+        precision, which = self._precisions(nodes, cells)
+        lower, upper, group = limits.lower[nodes], limits.upper[nodes], limits.group[nodes]
+        exact = limits.exact[nodes]
+        if lower.shape[1] > 1:
+            lower, upper, group = (limit[:, cells.parts] for limit in (lower, upper, group))
+            counted = (group[:, :, None] == np.arange(exact.shape[1])).any(axis=1)
+            exact = np.where(counted, exact, FREE)
         return Division(
             plan.layout.algebra,
             total,
             precision,
             which,
-            self.weights.linear.take_on(nodes, support),
-            plan.patterns[plan.pattern[nodes]][:, support],
-            part.reshape(-1),
-            self.limits.lower[nodes][:, parts],
-            self.limits.upper[nodes][:, parts],
+            self.weights.linear.take_on(np.arange(nodes.start, nodes.stop), cells.support),
+            plan.patterns[plan.pattern[nodes][:, None], cells.support],
+            cells.part,
+            lower,
+            upper,
             group,
-            np.where(counted, exact, FREE),
+            exact,
         )
 
-    def _precisions(self, nodes: np.ndarray, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _precisions(self, nodes: slice, cells: _DenseCells) -> tuple[np.ndarray, np.ndarray]:
         """The distinct H over the parent's cells, and which of them each node has."""
-        plan = self.plan
-        key = np.where(self.weights.is_shared(nodes), plan.classes[1][nodes], -1 - nodes)
+        own = np.arange(nodes.start, nodes.stop)
+        key = np.where(self.weights.is_shared(own), self.plan.classes[1][nodes], -1 - own)
+        if key[0] >= 0 and (key == key[0]).all():
+            kind = int(key[0])
+            if kind not in cells.precisions:
+                cells.precisions[kind] = self._over([nodes.start], cells.support)
+            return cells.precisions[kind], np.zeros(own.size, np.int64)
         _, first, which = np.unique(key, return_index=True, return_inverse=True)
-        found = np.zeros((first.size, plan.layout.algebra.kinds, support.size, support.size))
+        return self._over(own[first].tolist(), cells.support), which.reshape(-1)
+
+    def _over(self, nodes: list[int], support: np.ndarray) -> np.ndarray:
+        """H of some nodes over some dense cells; 0 where a node cannot have them."""
+        plan = self.plan
+        found = np.zeros((len(nodes), plan.layout.algebra.kinds, support.size, support.size))
         place_of = np.full(plan.layout.size, -1)
         place_of[support] = np.arange(support.size)
-        for row, node in zip(found, nodes[first].tolist(), strict=True):
-            cells = plan.dense_cells[plan.pattern[node]]
-            at = place_of[cells]
+        for row, node in zip(found, nodes, strict=True):
+            at = place_of[plan.dense_cells[plan.pattern[node]]]
             inside, place = np.flatnonzero(at >= 0), at[at >= 0]
             row[:, place[:, None], place] = self.weights.precision(node)[:, inside[:, None], inside]
-        return found, which.reshape(-1)
+        return found
 
 
 def no_limits(plan: SpinePlan) -> NodeLimits:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -65,15 +66,20 @@ class Division:
     def children(self) -> int:
         return self.which.size
 
+    @cached_property
+    def is_limited(self) -> bool:
+        """Whether some part has a limit."""
+        return bool((self.lower > 0).any() or (self.upper < NO_LIMIT).any())
+
+    @cached_property
+    def is_exact(self) -> bool:
+        """Whether some sum is exact."""
+        return bool((self.exact != FREE).any())
+
     @property
     def is_plain(self) -> bool:
         """Whether nothing but the parent's counts, zero and the support limits the children."""
-        return (
-            self.total is not None
-            and not (self.lower > 0).any()
-            and not (self.upper < NO_LIMIT).any()
-            and not (self.exact != FREE).any()
-        )
+        return self.total is not None and not self.is_limited and not self.is_exact
 
     def objective(self, x: np.ndarray) -> float:
         """sum_v x_v' H_v x_v / 2 - b_v' x_v, for x of shape (n, k, N)."""

@@ -185,11 +185,8 @@ class NodeVectors(_InPlace):
         if not nodes.size:
             return np.zeros((0, 0, self._cells), self.flat.dtype)
         k = self._width(nodes)
-        first, last = int(nodes[0]), int(nodes[-1])
-        if last - first + 1 == nodes.size:
-            low = int(self._begin(nodes[:1])[0])
-            cells = self._plain[low : low + nodes.size * k * self._cells]
-            return np.array(cells).reshape(nodes.size, k, self._cells)
+        if (run := self._run(nodes)) is not None:
+            return run.copy()
         rows = (self._first_row(nodes)[:, None] + np.arange(k)).ravel()
         return self._rows[rows].reshape(nodes.size, k, self._cells)
 
@@ -197,23 +194,41 @@ class NodeVectors(_InPlace):
         if not nodes.size:
             return
         k = self._width(nodes)
-        first, last = int(nodes[0]), int(nodes[-1])
-        if last - first + 1 == nodes.size:
-            low = int(self._begin(nodes[:1])[0])
-            self._plain[low : low + x.size] = x.reshape(-1)
+        if (run := self._run(nodes)) is not None:
+            run[:] = x
             return
         rows = (self._first_row(nodes)[:, None] + np.arange(k)).ravel()
         self._rows[rows] = x.reshape(-1, self._cells)
 
     def take_on(self, nodes: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        rows, there = self._embedded(nodes, cells)
         found = np.zeros((nodes.size, cells.size, self._cells), self.flat.dtype)
-        found[there] = self._rows[rows[there]]
+        if (run := self._run(nodes)) is not None:
+            place, there = self._places(self.plan.pattern[nodes[0]], cells)
+            found[:, there] = run[:, place[there]]
+        else:
+            rows, there = self._embedded(nodes, cells)
+            found[there] = self._rows[rows[there]]
         return found
 
     def put_on(self, nodes: np.ndarray, cells: np.ndarray, x: np.ndarray) -> None:
-        rows, there = self._embedded(nodes, cells)
-        self._rows[rows[there]] = x[there]
+        if (run := self._run(nodes)) is not None:
+            place, there = self._places(self.plan.pattern[nodes[0]], cells)
+            run[:, place[there]] = x[:, there]
+        else:
+            rows, there = self._embedded(nodes, cells)
+            self._rows[rows[there]] = x[there]
+
+    def _run(self, nodes: np.ndarray) -> np.ndarray | None:
+        """Nodes of one support that follow each other, as all children of an area mostly do: a view (m, k, N)."""
+        pattern = self.plan.pattern[nodes]
+        if not nodes.size or (np.diff(nodes) != 1).any() or (pattern != pattern[0]).any():
+            return None
+        low, k = int(self._begin(nodes[:1])[0]), self.plan.dense_cells[pattern[0]].size
+        return self._plain[low : low + nodes.size * k * self._cells].reshape(nodes.size, k, self._cells)
+
+    def _places(self, pattern: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where each dense cell stands in a pattern, or in each of some, and whether it does."""
+        return self.plan.ranks[pattern][..., cells], self.plan.patterns[pattern][..., cells]
 
     @property
     def _cells(self) -> int:
@@ -275,9 +290,8 @@ class NodeVectors(_InPlace):
 
     def _embedded(self, nodes: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The row of each node and dense cell, and which of them exist: shape (m, cells), twice."""
-        pattern = self.plan.pattern[nodes]
-        rows = self._first_row(nodes)[:, None] + self.plan.ranks[pattern][:, cells]
-        return rows, self.plan.patterns[pattern][:, cells]
+        place, there = self._places(self.plan.pattern[nodes], cells)
+        return self._first_row(nodes)[:, None] + place, there
 
 
 def new_file(path: Path, dtype: Any, size: int) -> np.ndarray:
