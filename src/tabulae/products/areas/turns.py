@@ -1,4 +1,4 @@
-"""How threads of one process take turns: one makes what another uses, and who waits for the interpreter gets it soon."""
+"""How threads of one process take turns: one makes what another uses, and who waits for the interpreter gets it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import TypeVar, cast
 
 T = TypeVar("T")
-
 _TURN = 2e-4  # seconds
 
 
