@@ -404,7 +404,7 @@ class Descent:
             total: its counts, shape (k, N) over its support, int64.
         """
         nodes = slice(*self.plan.children[parent : parent + 2].tolist())
-        kept = total.any(axis=1)
+        kept = np.asarray(total.any(axis=1))
         cells = self._cells(int(self.plan.pattern[parent]), kept)
         if not cells.support.size:
             return Divided(np.zeros((nodes.stop - nodes.start, 0, total.shape[1]), np.int64), cells.support)
