@@ -26,7 +26,7 @@ def in_plain_arrays(*, plain: bool = True) -> Iterator[None]:
             patch.setattr(projected_gradient, "projected_gradient", plain_gradient)
             for name in (
                 "to_fixed_point", "fractional_arcs", "many_open", "raise_keys", "add_up", "cancel_cycles", "incidence",
-                "next_open", "turn_cycle", "first_violation", "meet_limits", "move_cells",
+                "next_open", "turn_cycle", "settle", "meet_limits", "move_cells",
             ):  # fmt: skip
                 source = getattr(rounding, name).py_func
                 patch.setattr(

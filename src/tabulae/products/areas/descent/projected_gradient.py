@@ -1,13 +1,14 @@
 """Dividing a parent's counts where only zero limits the children: an accelerated projected gradient.
 
-Cells where the parent counts somebody lie side by side, and for each of them all children: shape (E, n). What is done
-once is done in arrays; the steps are compiled.
+Cells where the parent counts somebody lie side by side, and for each of them all children: shape (E, n). What follows
+from the matrices alone is done in arrays, once for all divisions that share them; the rest is one compiled call.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -127,12 +128,14 @@ class Terms:
             least,
         )
 
-    def matrices(self, which: np.ndarray) -> tuple[bool, np.ndarray, np.ndarray]:
-        """Of H: whether one matrix serves all children, it, and else those of each, (terms, k, k, n)."""
+    def matrices(self, which: np.ndarray) -> tuple[Any, ...]:
+        """Of H, and of |H|: whether one matrix serves all children, it, and else those of each, (terms, k, k, n)."""
         if self.shared is not None:
-            return True, self.shared, np.empty((*self.shared.shape, 0))
+            none = np.empty((*self.shared.shape, 0))
+            return True, self.shared, none, np.abs(self.shared), none
         spread = np.ascontiguousarray(self.each[:, which].transpose(0, 2, 3, 1))
-        return False, np.empty((len(spread), 0, 0)), spread
+        none = np.empty((len(spread), 0, 0))
+        return False, none, spread, none, np.abs(spread)
 
 
 def coefficients(precision: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
@@ -334,14 +337,16 @@ def gap_of(x, slope, b, step, total):
 
 @kernel
 def descend(
-    x, b, t, step, tolerance, most, rows, shift, z, same, shared, each, slot, dense, starts, first, whole, added, mixed
-):  # fmt: skip
-    """The accelerated steps, from x and in its place: steps and gap. ``rows``, shift and z are room, all 0."""
+    x, b, t, step, tolerance, most, same, shared, each, slot, dense, starts, first, whole, added, mixed
+):
+    """The accelerated steps, from x and in its place: steps and gap."""
     E, n = x.shape
-    before, slope, slope_before = rows[0], rows[1], rows[2]
+    before, slope, slope_before = np.empty((E, n)), np.empty((E, n)), np.empty((E, n))
+    shift, z = np.empty(E), np.empty(n)
     for e in range(E):
+        shift[e] = 0.0
         for v in range(n):
-            before[e, v] = x[e, v]
+            before[e, v], slope[e, v] = x[e, v], 0.0
     momentum, carry, gap, turn = 1.0, 0.0, np.inf, 0
     while turn < most:
         turn += 1
@@ -364,20 +369,10 @@ def descend(
     return turn, gap / n
 
 
-@kernel
-def sizes_of(numbers):
-    """Absolute values."""
-    found = np.empty_like(numbers)
-    given, out = numbers.reshape(-1), found.reshape(-1)
-    for i in range(given.size):
-        out[i] = abs(given[i])
-    return found
-
-
 @solver
 def nearest(  # noqa: C901
-    total, b, allowed, which, steepest, alone, keys, whole, same, shared, each, tolerance, most, found
-):
+    total, b, allowed, which, steepest, alone, keys, whole, same, shared, each, size, sizes, tolerance, most, found
+):  # fmt: skip
     """Divide total (k, N) into found (n, k, N), which is 0: steps and gap. -1 steps where some H is too steep.
 
     Args:
@@ -386,11 +381,12 @@ def nearest(  # noqa: C901
         which: shape (n,): the row of each child in ``steepest`` and ``alone``.
         steepest: shape (m,): the largest curvature that is taken.
         alone, keys, whole: as of :class:`Terms`.
-        same, shared, each: as of :meth:`Terms.matrices`.
+        same, shared, each, size, sizes: as of :meth:`Terms.matrices`.
     """
     (k, places), n, terms = total.shape, which.size, keys.shape[0]
-    cells, counted = 0, np.zeros(k)
+    cells, counted = 0, np.empty(k)
     for d in range(k):
+        counted[d] = 0.0
         for p in range(places):
             if total[d, p] != 0:
                 cells, counted[d] = cells + 1, counted[d] + 1.0
@@ -410,13 +406,11 @@ def nearest(  # noqa: C901
     first = np.empty(terms + 1, np.int64)
     slots = slots_of(keys, place, dense, number, slot, of_dense, starts, first)
     added, mixed = np.empty((slots, n)), np.empty((slots, n))
-    x, step, rows = np.empty((cells, n)), np.empty((cells, n)), np.zeros((3, cells, n))
+    x, step, own = np.empty((cells, n)), np.empty((cells, n)), np.empty((cells, n))
     for e in range(cells):
         for v in range(n):
             x[e, v] = 1.0 if allowed[v, dense[e]] else 0.0
-    sizes = sizes_of(shared), sizes_of(each)
-    slope_of(x, same, *sizes, slot, of_dense, starts, first, whole, added, mixed, step)
-    own = np.empty((cells, n))
+    slope_of(x, same, size, sizes, slot, of_dense, starts, first, whole, added, mixed, step)
     for e in range(cells):
         many = 0.0
         for v in range(n):
@@ -426,11 +420,25 @@ def nearest(  # noqa: C901
             own[e, v] = b[v, dense[e], place[e]]
             many += x[e, v]
         for v in range(n):
-            x[e, v] *= t[e] / max(many, 1.0)
+            x[e, v] *= t[e] / (many if many > 1.0 else 1.0)
     turn, gap = descend(
-        x, own, t, step, tolerance, most, rows, np.zeros(cells), np.zeros(n),
-        same, shared, each, slot, of_dense, starts, first, whole, added, mixed,
-    )  # fmt: skip
+        x,
+        own,
+        t,
+        step,
+        tolerance,
+        most,
+        same,
+        shared,
+        each,
+        slot,
+        of_dense,
+        starts,
+        first,
+        whole,
+        added,
+        mixed,
+    )
     for e in range(cells):
         for v in range(n):
             found[v, dense[e], place[e]] = x[e, v]

@@ -70,7 +70,7 @@ def to_fixed_point(x, allowed, total, rooted, inner, q):  # noqa: C901
     return 0
 
 
-@kernel
+@solver
 def fractional_arcs(q, sizes, part, group, groups, use_part, use_group, rooted):  # noqa: C901
     """The sums that are not whole, as arcs of a network in which flow is conserved up to whole numbers.
 
@@ -178,7 +178,7 @@ def add_up(running, key, opened, flow, members, sums, joined, vertex):
     return made
 
 
-@kernel
+@solver
 def cancel_cycles(tail, head, flow, times, count):
     """Move flow around cycles of arcs that are not whole until every arc is at 0 or ONE. Changes flow in place.
 
@@ -270,10 +270,19 @@ def turn_cycle(low, top, path, way, tail, cost, flow):
         flow[way[p]] += step if tail[way[p]] == path[p] else -step
 
 
-@kernel
-def first_violation(z, total, rooted, allowed, inner, part, lower, upper, group, exact):  # noqa: C901
-    """0 where z (n, cells) meets everything; else 1 for a column, 2 for a cell, 3 for a part, 4 for an exact sum."""
+@solver
+def settle(z, flow, cell, total, rooted, allowed, inner, part, lower, upper, group, exact):  # noqa: C901
+    """Make counts z (n, cells), in people times ONE, whole people, and see that they meet everything.
+
+    Returns 0 where they do; else 1 for a column, 2 for a cell, 3 for a part, 4 for an exact sum.
+    """
     n, cells = z.shape
+    for v in range(n):
+        for c in range(cells):
+            z[v, c] >>= BITS
+    for arc in range(cell.size):
+        if cell[arc] >= 0:
+            z[cell[arc] // cells, cell[arc] % cells] += flow[arc] >> BITS
     left = np.empty(cells, np.int64)
     for c in range(cells):
         left[c] = 0
@@ -304,27 +313,6 @@ def first_violation(z, total, rooted, allowed, inner, part, lower, upper, group,
             if exact[v, g] >= 0 and groups[g] != exact[v, g]:
                 return 4
     return 0
-
-
-@solver
-def to_whole(q, total, rooted, sizes, use_part, use_group, inner, allowed, part, lower, upper, group, exact):
-    """Round q (n, cells), in people times ONE, to people, in its place; 0, or what is wrong.
-
-    That is what :func:`first_violation` says, or -1 where flow is not conserved.
-    """
-    tail, head, flow, times, cell, count = fractional_arcs(
-        q, sizes, part, group, exact.shape[1], use_part, use_group, rooted
-    )
-    if not cancel_cycles(tail, head, flow, times, count):
-        return -1
-    n, cells = q.shape
-    for v in range(n):
-        for c in range(cells):
-            q[v, c] >>= BITS
-    for arc in range(cell.size):
-        if cell[arc] >= 0:
-            q[cell[arc] // cells, cell[arc] % cells] += flow[arc] >> BITS
-    return first_violation(q, total, rooted, allowed, inner, part, lower, upper, group, exact)
 
 
 @solver
@@ -484,7 +472,7 @@ def move_cells(q, change, inner, rooted):  # noqa: C901
 
 
 _FAILED = ("", "a parent counts people where none of its children can", "counts are not finite, or too large")
-_BROKEN = {-1: "flow", 1: "a column", 2: "a cell", 3: "the limits of a part", 4: "an exact sum"}
+_BROKEN = ("", "a column", "a cell", "the limits of a part", "an exact sum")
 
 
 def round_division(division: Division, x: np.ndarray) -> np.ndarray:
@@ -531,9 +519,12 @@ def round_division(division: Division, x: np.ndarray) -> np.ndarray:
         _repair(q.reshape(n, k, inner), allowed, part, lower, upper, group, exact, rooted=rooted)
     sizes = np.array([size for size in division.algebra.symmetric if size > 1], np.int64)
     use_part, use_group = 1 < len(set(part.tolist())) < k, exact.shape[1] > 1
-    broken = to_whole(
-        q, total, rooted, sizes, use_part, use_group, inner, allowed, part, lower, upper, group, exact
+    tail, head, flow, times, cell, count = fractional_arcs(
+        q, sizes, part, group, exact.shape[1], use_part, use_group, rooted
     )
+    if not cancel_cycles(tail, head, flow, times, count):
+        raise AssertionError("flow is not conserved")
+    broken = settle(q, flow, cell, total, rooted, allowed, inner, part, lower, upper, group, exact)
     if broken:
         raise AssertionError(f"rounding did not keep {_BROKEN[broken]}")
     return q.reshape(n, k, inner)
