@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -67,9 +68,9 @@ def test_turns_are_short_until_they_end_however_they_end(before):
     own = sys.getswitchinterval()
     sys.setswitchinterval(before)
     try:
-        with pytest.raises(ValueError, match="amiss"), short_turns():
+        with suppress(ValueError), short_turns():
             assert sys.getswitchinterval() == pytest.approx(min(before, 2e-4))
-            raise ValueError("amiss")
+            raise ValueError
         assert sys.getswitchinterval() == pytest.approx(before)
     finally:
         sys.setswitchinterval(own)

@@ -18,7 +18,7 @@ from ...earlier import AREA, COUNT, Columns, EarlierTable
 from ..constraints import FREE, EarlierMargin
 from ..layout import CellLayout, Margin
 from ..sparse.cells import HeldMargin, SparseCounts
-from ..spine.hierarchy import numbered
+from ..spine.hierarchy import Numbered
 from ..spine.spine import Spine
 from .files import Leaves
 from .limits import Placed, class_name, codes_of
@@ -39,7 +39,7 @@ class EarlierAreaCounts:
 
     margins: list[Placed] = field(default_factory=list)
     held: list[tuple[EarlierMargin, HeldMargin]] = field(default_factory=list)
-    areas: dict[str, tuple[KeyPath, np.ndarray]] = field(default_factory=dict)
+    areas: dict[str, tuple[KeyPath, Numbered]] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
 
@@ -106,7 +106,7 @@ def read_earlier(
             held = EarlierMargin(entry.level, read.margin, "", none, *told), HeldMargin(read.margin, counts)
             found.held.append(held)
         else:
-            values = read.values(columns, codes)
+            values = read.values(columns, codes.codes)
             if values is None:
                 continue
             margin = EarlierMargin(entry.level, read.margin, "", values, *told)
@@ -159,14 +159,13 @@ class _HeldTable:
             return self.source.refuse("attributes", told)
         return {name: column[some] for name, column in columns.items()}
 
-    def values(self, columns: Columns, codes: np.ndarray) -> np.ndarray | None:
+    def values(self, columns: Columns, names: np.ndarray) -> np.ndarray | None:
         """Shape (areas, classes), int64: the counts of the areas of the spine; ``FREE`` for classes without any.
 
         Args:
-            codes: shape (leaves of the spine,): the area of each; None where it lies in none.
+            names: of the areas of the spine, rising.
         """
         before = len(self.source.problems.found)
-        names = numbered(codes)[1]
         placed = self._placed(columns, names)
         if placed is None:
             return None
@@ -187,24 +186,24 @@ class _HeldTable:
         found[:, never & ~some] = 0
         return found if len(self.source.problems.found) == before else None
 
-    def held(self, columns: Columns, codes: np.ndarray, leaf: str) -> SparseCounts | None:
+    def held(self, columns: Columns, codes: Numbered, leaf: str) -> SparseCounts | None:
         """The counts of the leaves of the spine that are not 0, by cell of the margin, whose names rise.
 
         Args:
-            codes: shape (leaves of the spine,): the code of each.
+            codes: of the leaves of the spine.
             leaf: the level of leaves.
         """
         if self.level != leaf:
             told = f"is not {shown(leaf)}: estimate = {shown(SPARSE)} holds counts of every {leaf}"
             return self.source.refuse("level", told)
-        placed = self._placed(columns, codes)
+        placed = self._placed(columns, codes.codes[codes.index])
         if placed is None:
             return None
         row, cell, count = placed
         if np.unique(row * self.margin.size + cell).size < row.size:
             return self.source.refuse("file", "has two counts of the same area and labels")
         key = np.argsort(self.margin.order.ravel())[cell]
-        return SparseCounts.of(codes.size, row, key, count)
+        return SparseCounts.of(codes.index.size, row, key, count)
 
     def _placed(
         self, columns: Columns, names: np.ndarray

@@ -26,6 +26,7 @@ from ....spec.sections import Document
 from ..constraints import NO_LIMIT, AreaConstraints, EarlierMargin, ExactMargin
 from ..layout import MOST_DENSE, CellLayout, Margin, Supports
 from ..sparse.cells import MOST_DENSE as MOST_SPARSE
+from ..spine.hierarchy import Numbered
 from ..spine.shares import distinct_rows
 from ..spine.spine import Spine
 from .files import Leaves
@@ -207,7 +208,7 @@ def read_exact(
     layout: CellLayout,
     support: Supports,
     problems: Problems,
-) -> tuple[list[Placed], dict[str, tuple[KeyPath, np.ndarray]]] | None:
+) -> tuple[list[Placed], dict[str, tuple[KeyPath, Numbered]]] | None:
     """What each invariant makes exact, with its position, and the areas; None, with the mistakes recorded, if wrong.
 
     Args:
@@ -221,7 +222,7 @@ def read_exact(
     """
     before = len(problems.found)
     found: list[Placed] = []
-    areas: dict[str, tuple[KeyPath, np.ndarray]] = {}
+    areas: dict[str, tuple[KeyPath, Numbered]] = {}
     first: dict[tuple[str, bytes], int] = {}
     for at, entry in enumerate(document.invariants):
         if entry is None or entry.attributes is None:
@@ -230,7 +231,7 @@ def read_exact(
         if codes is None or entry.level is None:
             continue
         level = entry.level
-        several = len(set(codes.tolist())) > 1
+        several = codes.codes.size + (codes.index < 0).any() > 1
         if several and level in layout.domain.names:
             told = f"{shown(level)} is the name of an attribute, too: rename the level or the attribute"
             problems.add(("invariant", at, "level"), told)
@@ -254,10 +255,9 @@ def read_exact(
     return (found, areas) if len(problems.found) == before else None
 
 
-def _are_leaves(codes: np.ndarray) -> bool:
+def _are_leaves(codes: Numbered) -> bool:
     """Whether each leaf is an area of its own."""
-    listed = codes.tolist()
-    return None not in listed and len(set(listed)) == len(listed)
+    return codes.codes.size == codes.index.size
 
 
 def _leaves_nothing(margins: Sequence[Margin], layout: CellLayout, support: Supports) -> bool:
@@ -287,8 +287,8 @@ def codes_of(
     kept: np.ndarray,
     spine: Spine,
     problems: Problems,
-) -> np.ndarray | None:
-    """Shape (leaves of the spine,): the code of the area that each leaf lies in; None where in none.
+) -> Numbered | None:
+    """The code of the area that each leaf of the spine lies in; None, with the mistake recorded, where there is none.
 
     Args:
         section: the entry of the document that names the level: an invariant, or counts published before.
@@ -302,9 +302,9 @@ def codes_of(
         problems.add_unknown(path, "level or entity", level, known)
         return None
     if level not in leaves.columns:  # the root that is added
-        return np.full(spine.leaves, spine.hierarchy.codes[0][0], object)
-    codes = leaves.columns[level][kept]
-    if all(code is None for code in codes.tolist()):
+        return Numbered(np.zeros(spine.leaves, np.int64), spine.hierarchy.codes[0][:1])
+    codes = leaves.numbered(level).at(kept)
+    if not codes.codes.size:
         problems.add(
             path, f"no leaf where anything can be counted lies in any {level}: remove this [[{section[0]}]]"
         )

@@ -28,7 +28,7 @@ from ..constraints import AreaConstraints, check_reachable
 from ..descent.limits import NodeLimits
 from ..layout import CellLayout, Margin, Supports
 from ..passes.forms import AreaForms
-from ..spine.hierarchy import ROOT, numbered
+from ..spine.hierarchy import ROOT, Numbered
 from ..spine.spine import Spine
 from ..spine_plan import SpinePlan
 from .condition import occurring
@@ -70,7 +70,7 @@ def levels_of(leaves: Leaves, kept: np.ndarray | None) -> SpineLevels:
         kept: shape (leaves,), boolean: which of them are on the spine; None for all.
     """
     first = leaves.levels[0]
-    number = np.where(True if kept is None else kept, numbered(leaves.columns[first])[0], _OFF)
+    number = np.where(True if kept is None else kept, leaves.numbered(first).index, _OFF)
     used = np.unique(number[number > _OFF])
     outside = leaves.row[number == -1]
     if used.size < 2 and not outside.size and len(leaves.levels) > 1:
@@ -266,8 +266,8 @@ class Geography:
         if name not in self.area_types:
             raise InvalidArgument(f"{name!r} is not a level or entity type: {', '.join(self.area_types)}")
         if name not in self._areas:
-            index, codes = numbered(self._leaves.columns[name])
-            self._areas[name] = codes, index[self._kept]
+            index, codes = self._leaves.numbered(name)
+            self._areas[name] = codes, index[self._kept].astype(np.int64)
         return self._areas[name]
 
     @cached_property
@@ -286,7 +286,7 @@ def read_spines(
 
     None, with the mistakes recorded, where there can be none.
     """
-    columns = {name: column[kept] for name, column in leaves.columns.items()}
+    columns = {name: leaves.numbered(name).at(kept) for name in leaves.columns}
     plain = problems.attempt(("geography", "levels"), lambda: Spine.from_codes(columns, leaves.levels))
     spine = plain and _split(section, plain, leaves.inside, kept, problems)
     if plain is None or spine is None:
@@ -556,7 +556,7 @@ def _files(geography: Geography, leaves: Leaves, bounds: Sequence[Bound]) -> dic
 def _plan(
     document: Document,
     spine: Spine,
-    held: Mapping[str, tuple[KeyPath, np.ndarray]],
+    held: Mapping[str, tuple[KeyPath, Numbered]],
     shares: LevelShares,
     cells: Cells,
     support: Supports,

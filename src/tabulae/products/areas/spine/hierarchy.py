@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,8 +75,32 @@ def texts(values: np.ndarray) -> Any:
         return None
 
 
-def numbered(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Codes as positions in their rising order, -1 where there is none; and the codes, the texts of the column.
+class Numbered(NamedTuple):
+    """A column of codes, each known by its number.
+
+    Attributes:
+        index: shape (rows,): positions in ``codes``, -1 where there is no code.
+        codes: shape (codes,), object: those that occur, rising, each the text of the column.
+    """
+
+    index: np.ndarray
+    codes: np.ndarray
+
+    def at(self, rows: np.ndarray) -> Numbered:
+        """Those of some rows, with the codes that occur there.
+
+        >>> numbered(np.array(["b", None, "a"], object)).at(np.array([False, True, True]))
+        Numbered(index=array([-1,  0]), codes=array(['a'], dtype=object))
+        """
+        index, used = self.index[rows], np.zeros(self.codes.size + 1, bool)
+        used[index] = True
+        used[-1] = False  # where there is no code
+        place = np.where(used, np.cumsum(used) - 1, -1)
+        return Numbered(place[index], self.codes[used[:-1]])
+
+
+def numbered(column: np.ndarray) -> Numbered:
+    """A column of codes, numbered.
 
     >>> index, codes = numbered(np.array(["b", None, "a"], object))
     >>> index.tolist(), codes.tolist()
@@ -92,7 +116,7 @@ def numbered(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     index = place[encoded.indices.fill_null(-1).to_numpy()]
     some, codes = index >= 0, np.empty(len(order), object)
     codes[index[some]] = column[some]  # no copies: of millions of codes they would be the most of a spec
-    return index, codes
+    return Numbered(index, codes)
 
 
 ROOT = "root"
@@ -134,7 +158,9 @@ def code_column(values: Sequence[Any] | np.ndarray, name: str) -> np.ndarray:
     return column
 
 
-def from_columns(codes: Mapping[str, Sequence[Any] | np.ndarray], levels: Sequence[str]) -> Hierarchy:
+def from_columns(
+    codes: Mapping[str, Sequence[Any] | np.ndarray | Numbered], levels: Sequence[str]
+) -> Hierarchy:
     """The hierarchy whose leaves are the rows; see ``Spine.from_codes``."""
     columns = _columns(codes, levels)
     labels, names = _labels(columns, levels)
@@ -163,7 +189,14 @@ def from_columns(codes: Mapping[str, Sequence[Any] | np.ndarray], levels: Sequen
     return Hierarchy(tuple(named), tuple(unit_codes), tuple(units))
 
 
-def _columns(codes: Mapping[str, Sequence[Any] | np.ndarray], levels: Sequence[str]) -> list[np.ndarray]:
+def numbered_codes(values: Sequence[Any] | np.ndarray | Numbered, name: str) -> Numbered:
+    """Codes as a user gives them, numbered, unless they are."""
+    return values if isinstance(values, Numbered) else numbered(code_column(values, name))
+
+
+def _columns(
+    codes: Mapping[str, Sequence[Any] | np.ndarray | Numbered], levels: Sequence[str]
+) -> list[Numbered]:
     if isinstance(levels, str) or not levels:
         raise InvalidArgument(
             "levels is a list of level names from the top down, such as ['county', 'block']"
@@ -175,17 +208,17 @@ def _columns(codes: Mapping[str, Sequence[Any] | np.ndarray], levels: Sequence[s
         raise InvalidArgument(
             f"codes has no column for level {absent[0]!r}; it has {', '.join(map(repr, codes)) or 'none at all'}"
         )
-    columns = [code_column(codes[level], f"level {level!r}") for level in levels]
-    lengths = {level: column.size for level, column in zip(levels, columns, strict=True)}
+    columns = [numbered_codes(codes[level], f"level {level!r}") for level in levels]
+    lengths = {level: column.index.size for level, column in zip(levels, columns, strict=True)}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{level} {size}" for level, size in lengths.items())
         raise InvalidArgument(f"columns differ in length ({told}): each has one code for each leaf")
-    if not columns[0].size:
+    if not columns[0].index.size:
         raise InvalidArgument("codes has no rows: a spine has one row for each leaf")
     return columns
 
 
-def _labels(columns: list[np.ndarray], levels: Sequence[str]) -> tuple[list[np.ndarray], np.ndarray]:
+def _labels(columns: list[Numbered], levels: Sequence[str]) -> tuple[list[np.ndarray], np.ndarray]:
     """A number for each code of each level, and the codes by number.
 
     A unit of a lower level stands in where a level is left out, so that it is its own parent, and where a branch ends
@@ -193,11 +226,9 @@ def _labels(columns: list[np.ndarray], levels: Sequence[str]) -> tuple[list[np.n
     """
     numbers, names, first = [], [], 0
     for column in columns:
-        number, unique = numbered(column)
-        number[number >= 0] += first
-        numbers.append(number)
-        names.append(unique)
-        first += unique.size
+        numbers.append(np.where(column.index >= 0, column.index + first, -1))
+        names.append(column.codes)
+        first += column.codes.size
     above = numbers[0]
     from_above = [above := np.where(number < 0, above, number) for number in numbers]
     if np.any(above < 0):

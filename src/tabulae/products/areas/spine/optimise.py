@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from ....errors import InvalidArgument
-from .hierarchy import Hierarchy, code_column, numbered
+from .hierarchy import Hierarchy, Numbered, code_column, numbered_codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +66,8 @@ def read_entities(entity: Any, leaf_codes: np.ndarray) -> Entities:
     """Entities as a user gives them; see ``Spine.osed``."""
     if isinstance(entity, Entities):
         return entity
+    if isinstance(entity, Numbered):
+        return Entities.of_leaves(entity.codes, entity.index)
     if isinstance(entity, Mapping):
         return _from_lists(entity, leaf_codes)
     if isinstance(entity, str) or not (sparse.issparse(entity) or hasattr(entity, "__len__")):
@@ -93,8 +95,7 @@ def _from_codes(codes: Sequence[Any] | np.ndarray, leaves: int) -> Entities:
             f"an entity of shape {np.shape(codes)} on a spine of {leaves} leaves: give one code for each leaf, in the "
             "order of the leaves, and None where a leaf lies in no entity"
         )
-    column = code_column(codes, "entity")
-    index, names = numbered(column)
+    index, names = numbered_codes(codes, "entity")
     return Entities.of_leaves(names, index)
 
 

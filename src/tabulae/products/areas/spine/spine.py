@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import InvalidArgument
-from .hierarchy import Hierarchy, code_column, from_columns, from_marks, from_parent_column, numbered
+from .hierarchy import Hierarchy, Numbered, from_columns, from_marks, from_parent_column, numbered_codes
 from .optimise import Entities, optimise, osed, read_entities
 from .shares import Amount, Shares, bypass, read_shares
 
@@ -182,7 +182,9 @@ class Spine:
     held: Mapping[str, SpineAreas] = field(default_factory=dict)
 
     @classmethod
-    def from_codes(cls, codes: Mapping[str, Sequence[Any] | np.ndarray], levels: Sequence[str]) -> Spine:
+    def from_codes(
+        cls, codes: Mapping[str, Sequence[Any] | np.ndarray | Numbered], levels: Sequence[str]
+    ) -> Spine:
         """The spine whose leaves are the rows of some columns of codes.
 
         Codes are unique within their level. None, empty text or NaN means that a level is left out: where codes follow
@@ -326,7 +328,7 @@ class Spine:
             raise InvalidArgument(f"{name!r} is not a level of this spine: {', '.join(self.levels)}")
         return SpineAreas(self.codes[name], self.units[name])
 
-    def hold(self, name: str, codes: Sequence[Any] | np.ndarray) -> Spine:
+    def hold(self, name: str, codes: Sequence[Any] | np.ndarray | Numbered) -> Spine:
         """The same spine with some areas held: their counts can be exact.
 
         Each of them is a node of the tree, as it must be for estimates to meet its counts: a unit, or a sum of several
@@ -346,12 +348,11 @@ class Spine:
         >>> spine.tree.size, spine.hold("state", codes["state"]).tree.size
         (8, 9)
         """
-        column = code_column(codes, name)
-        if column.size != self.leaves:
+        unit, names = numbered_codes(codes, name)
+        if unit.size != self.leaves:
             raise InvalidArgument(
-                f"{column.size} codes for {self.leaves} leaves: give one for each leaf, or None"
+                f"{unit.size} codes for {self.leaves} leaves: give one for each leaf, or None"
             )
-        unit, names = numbered(column)
         if not names.size:
             raise InvalidArgument(f"no leaf lies in any {name}: leave its counts out")
         found = replace(self, held={**self.held, name: SpineAreas(names.astype(object), unit)})
