@@ -134,6 +134,25 @@ def test_anyone_can_use_the_files(tmp_path: Path) -> None:
         assert set(totals.values()) <= {0, len(PEOPLE)}
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_a_piece_that_cannot_be_written_ends_the_writing(tmp_path: Path, monkeypatch, last: bool) -> None:
+    """The error is that of the file, in a later call or at the end; no more than two pieces after it are written."""
+    pieces, written = list(measure_spine(counts(PLAN, PEOPLE), PLAN, source=Quiet())), []
+    fatal = len(pieces) - 1 if last else 1
+
+    def write(self: SpineMeasurementWriter, given: SpinePieceValues, rows: object) -> None:
+        written.append(given)
+        if given is pieces[fatal]:
+            raise OSError("no space left")
+
+    monkeypatch.setattr(SpineMeasurementWriter, "_write", write)
+    with pytest.raises(OSError, match="no space left"), SpineMeasurementWriter(tmp_path, PLAN) as writer:
+        for piece in pieces:
+            writer(piece)
+    assert pieces[fatal] in written
+    assert len(written) <= fatal + 3  # one may be written, and one wait, before the error is seen
+
+
 def test_the_document_says_what_was_measured(tmp_path: Path) -> None:
     done, drawn = stored(tmp_path, PLAN, MARGINS)
     document = json.loads((tmp_path / MEASUREMENT).read_text())

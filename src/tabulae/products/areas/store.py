@@ -295,6 +295,12 @@ class SpineMeasurementWriter(PieceFiles):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        try:
+            if kind is None:
+                self._wait(0)
+        except BaseException as failed:
+            self.__exit__(type(failed), failed, failed.__traceback__)
+            raise
         for thread in self._beside:
             thread.shutdown(cancel_futures=True)
         super().__exit__(kind, error, trace)
