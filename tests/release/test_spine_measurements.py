@@ -146,9 +146,14 @@ def test_a_piece_that_cannot_be_written_ends_the_writing(tmp_path: Path, monkeyp
             raise OSError("no space left")
 
     monkeypatch.setattr(SpineMeasurementWriter, "_write", write)
-    with pytest.raises(OSError, match="no space left"), SpineMeasurementWriter(tmp_path, PLAN) as writer:
-        for piece in pieces:
-            writer(piece)
+
+    def write_all() -> None:
+        with SpineMeasurementWriter(tmp_path, PLAN) as writer:
+            for piece in pieces:
+                writer(piece)
+
+    with pytest.raises(OSError, match="no space left"):
+        write_all()
     assert pieces[fatal] in written
     assert len(written) <= fatal + 3  # one may be written, and one wait, before the error is seen
 
