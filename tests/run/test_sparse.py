@@ -242,6 +242,25 @@ def test_the_published_copy_means_the_same_without_the_earlier_release(held: Pat
     assert all(int(row["estimate"]) > 0 for row in rows)
 
 
+def test_counts_are_held_where_they_are_whatever_the_order_of_the_file(held: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    shutil.copytree(held, folder)
+
+    def counts() -> dict[tuple[str, int], int]:
+        geography = read_spec(folder / "spec.toml").geography
+        assert geography is not None
+        assert geography.sparse is not None
+        assert geography.sparse.held is not None
+        found = geography.sparse.held.counts
+        places = geography.leaf_codes[found.row].tolist()
+        return dict(zip(zip(places, found.key.tolist(), strict=True), found.people.tolist(), strict=True))
+
+    before = counts()
+    header, *lines = (folder / "plots.csv").read_text().splitlines()
+    (folder / "plots.csv").write_text("\n".join([header, *reversed(lines)]) + "\n")
+    assert counts() == before
+
+
 def test_a_table_of_every_combination_is_held_too_and_one_of_fewer_is_not(held: Path, tmp_path: Path) -> None:
     folder = tmp_path / "here"
     shutil.copytree(held, folder)

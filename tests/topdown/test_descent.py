@@ -15,7 +15,7 @@ from tabulae.products.areas.descent.descent import Descent, MeasuredTotals, OwnW
 from tabulae.products.areas.estimate import Estimation, Here, read_measured
 from tabulae.products.areas.passes.vectors import Halves
 from tabulae.products.areas.stages import Checkpoint
-from tabulae.products.areas.tasks import in_threads
+from tabulae.products.areas.tasks import DivideTask, TaskResult, family_of, in_threads
 
 
 def counts(case: Case, seed: int | None, *, totals: bool = True, workers: int = 1) -> Halves:
@@ -60,6 +60,24 @@ def test_the_number_of_threads_does_not_matter(monkeypatch):
     one = numbers(counts(case, 3))
     for workers in (2, 5):
         assert (numbers(counts(case, 3, workers=workers)) == one).all()
+
+
+def test_what_was_there_before_a_task_does_not_count(monkeypatch):
+    """A process that is killed leaves counts of half a task, which are made again whole."""
+    case = random_case(np.random.default_rng(5), 40, 4)
+    clean, call = numbers(counts(case, 5)), DivideTask.__call__
+    plan = case.plan
+
+    def left_over(self: DivideTask, number: int) -> TaskResult:
+        if number < len(self.families):
+            for node in range(*family_of(plan, self.families, number)[1]):
+                cells = plan.dense_cells[plan.pattern[node]].size
+                left = np.full((1, cells, plan.layout.algebra.cells), 7)
+                self.counts.window(()).put(np.array([node]), left)
+        return call(self, number)
+
+    monkeypatch.setattr(DivideTask, "__call__", left_over)
+    assert (numbers(counts(case, 5)) == clean).all()
 
 
 def test_a_fault_in_one_task_is_raised(monkeypatch):

@@ -92,6 +92,20 @@ def test_children_of_different_precision():
     np.testing.assert_allclose(fast[0], slow[0], atol=1e-9)
 
 
+def test_what_is_too_steep_is_so_of_the_plain_path_too():
+    """H of few large terms beside small ones, on both sides of the largest ratio that is taken."""
+    taken = []
+    for seed in range(60):
+        division, _ = random_division(
+            np.random.default_rng(seed), 5, 2, (2, 4), limited=False, heavy=(10.0 ** (seed / 20 - 2),)
+        )
+        found = projected_gradient.projected_gradient(division, division.allowed)
+        plain = plain_gradient(division, division.allowed)
+        assert (found is None) == (plain is None)
+        taken.append(found is not None)
+    assert 10 <= sum(taken) <= 50
+
+
 @pytest.mark.parametrize(("weight", "solver"), [(0.001, "gradient"), (100.0, "admm")])
 def test_the_solver_that_suits(weight, solver):
     division, _ = random_division(

@@ -329,7 +329,6 @@ class SpineMeasurementWriter(PieceFiles):
     def finish(self, done: SpineMeasurements) -> None:
         """See every file onto the disk, then say that the measurement is complete."""
         release_id = charged_id(done.release_id, rehearsal=done.rehearsal)
-        self._wait(0)
         self.close()
         if self.exact:
             write_exact(self.folder, self.plan, self.exact, done.exact)

@@ -69,7 +69,6 @@ def projected_gradient(division: Division, allowed: np.ndarray) -> tuple[np.ndar
         np.ascontiguousarray(allowed),
         np.ascontiguousarray(division.which, np.int64),
         STEEPEST * terms.least,
-        terms.alone,
         terms.keys,
         terms.whole,
         *terms.matrices(division.which),
@@ -91,7 +90,6 @@ class Terms:
         shared: shape (terms, k, k): one matrix a term for all children, where all m say the same where they overlap.
         keys: shape (terms, N): the number of each place among those that differ in the attributes of the term.
         whole: whether the last term has all attributes: every cell is its own sum, in their order.
-        alone: shape (m, k): the absolute coefficient of everything.
         least: shape (m,): about the least eigenvalue of each H, which is of the finest kind; infinite where H is 0.
     """
 
@@ -99,7 +97,6 @@ class Terms:
     shared: np.ndarray | None
     keys: np.ndarray
     whole: bool
-    alone: np.ndarray
     least: np.ndarray
 
     @classmethod
@@ -124,7 +121,6 @@ class Terms:
             None if (high > low).any() else np.where(seen.any(axis=0), high, 0.0),
             _keys(sizes)[used],
             bool(used.size) and int(used[-1]) == len(each) - 1,
-            np.abs(np.diagonal(each[0], axis1=1, axis2=2)),
             least,
         )
 
@@ -371,29 +367,23 @@ def descend(
 
 @solver
 def nearest(  # noqa: C901
-    total, b, allowed, which, steepest, alone, keys, whole, same, shared, each, size, sizes, tolerance, most, found
+    total, b, allowed, which, steepest, keys, whole, same, shared, each, size, sizes, tolerance, most, found
 ):  # fmt: skip
     """Divide total (k, N) into found (n, k, N), which is 0: steps and gap. -1 steps where some H is too steep.
 
     Args:
         b: shape (n, k, N).
         allowed: shape (n, k).
-        which: shape (n,): the row of each child in ``steepest`` and ``alone``.
+        which: shape (n,): the row of each child in ``steepest``.
         steepest: shape (m,): the largest curvature that is taken.
-        alone, keys, whole: as of :class:`Terms`.
+        keys, whole: as of :class:`Terms`.
         same, shared, each, size, sizes: as of :meth:`Terms.matrices`.
     """
     (k, places), n, terms = total.shape, which.size, keys.shape[0]
-    cells, counted = 0, np.empty(k)
+    cells = 0
     for d in range(k):
-        counted[d] = 0.0
         for p in range(places):
-            if total[d, p] != 0:
-                cells, counted[d] = cells + 1, counted[d] + 1.0
-    for m in range(steepest.size):
-        for d in range(k):
-            if counted[d] * alone[m, d] > steepest[m]:
-                return -1, 0.0
+            cells += total[d, p] != 0
     place, dense, t = np.empty(cells, np.int64), np.empty(cells, np.int64), np.empty(cells)
     e = 0
     for p in range(places):
