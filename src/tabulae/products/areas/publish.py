@@ -45,7 +45,7 @@ from .tables import (
     exact_of,
     table_schemas,
 )
-from .turns import ahead, short_turns
+from .turns import ahead
 
 README = "README.md"
 _STATUS = "A estimated, E exact: nobody can be there, or exact counts determine it"
@@ -75,7 +75,7 @@ def write_spine(folder: Path, made: SpineRelease, charged: Charged, say: Say = q
         invented = (  # needs nothing of the tables: the second core has work
             beside.submit(write_microdata, folder, made.microdata) if made.geography.microdata else None
         )
-        with short_turns(), ahead(made.publisher.rows(tables, areas)) as pieces:
+        with ahead(made.publisher.rows(tables, areas)) as pieces:
             for name, rows in pieces:
                 say(Progress("writing tables", done / every))
                 writer.write(name, rows)
