@@ -53,3 +53,23 @@ def test_exact_counts_of_a_level_whose_units_are_leaves(state: State) -> None:
         state, '"hhgq", "age", "race"', level="tract", more=(("entities =", 'bypass = "off"\nentities ='),)
     )
     assert [told for told in found if NOTHING_LEFT in told]
+
+
+def test_exact_counts_of_one_area_that_is_an_attribute(state: State) -> None:
+    """A column tells the area from the leaves outside it, so that its name is taken; one of all leaves needs none."""
+    more = (
+        ('["place"]', '["place", "tribe"]'),
+        ("race = {", "tribe = {"),
+        ('"age", "race"]', '"age", "tribe"]'),
+        ('["race", "adult"]', '["adult"]'),
+    )
+
+    def told(tribes: str) -> list[str]:
+        rows = "".join(f"01,01001,T{i},000{i},,{tribe.strip()}\n" for i, tribe in enumerate(tribes, 1))
+        state.file("spine.csv", f"state,county,tract,block,place,tribe\n{rows}")
+        return [each for each in _exact(state, '"age"', level="tribe", more=more) if "attribute, too" in each]
+
+    assert told("XXXX    ") == [
+        'invariant[0].level: "tribe" is the name of an attribute, too: rename the level or the attribute'
+    ]
+    assert told("XXXXXXXX") == []
