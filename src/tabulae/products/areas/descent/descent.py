@@ -441,7 +441,7 @@ class Descent:
         precision, which = self._precisions(nodes, cells)
         lower, upper, group = limits.lower[nodes], limits.upper[nodes], limits.group[nodes]
         exact = limits.exact[nodes]
-        if lower.shape[1] > 1:
+        if lower.shape[1] > 1:  # else every cell is of the one part
             lower, upper, group = (limit[:, cells.parts] for limit in (lower, upper, group))
             counted = (group[:, :, None] == np.arange(exact.shape[1])).any(axis=1)
             exact = np.where(counted, exact, FREE)
@@ -463,7 +463,7 @@ class Descent:
         """The distinct H over the parent's cells, and which of them each node has."""
         own = np.arange(nodes.start, nodes.stop)
         key = np.where(self.weights.is_shared(own), self.plan.classes[1][nodes], -1 - own)
-        if key[0] >= 0 and (key == key[0]).all():
+        if key[0] >= 0 and (key == key[0]).all():  # as of most leaves
             kind = int(key[0])
             if kind not in cells.precisions:
                 cells.precisions[kind] = self._over([nodes.start], cells.support)

@@ -412,23 +412,8 @@ def nearest(  # noqa: C901
         for v in range(n):
             x[e, v] *= t[e] / (many if many > 1.0 else 1.0)
     turn, gap = descend(
-        x,
-        own,
-        t,
-        step,
-        tolerance,
-        most,
-        same,
-        shared,
-        each,
-        slot,
-        of_dense,
-        starts,
-        first,
-        whole,
-        added,
-        mixed,
-    )
+        x, own, t, step, tolerance, most, same, shared, each, slot, of_dense, starts, first, whole, added, mixed
+    )  # fmt: skip
     for e in range(cells):
         for v in range(n):
             found[v, dense[e], place[e]] = x[e, v]

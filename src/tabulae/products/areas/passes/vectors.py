@@ -184,20 +184,19 @@ class NodeVectors(_InPlace):
     def take(self, nodes: np.ndarray) -> np.ndarray:
         if not nodes.size:
             return np.zeros((0, 0, self._cells), self.flat.dtype)
-        k = self._width(nodes)
         if (run := self._run(nodes)) is not None:
             return run.copy()
+        k = self._width(nodes)
         rows = (self._first_row(nodes)[:, None] + np.arange(k)).ravel()
         return self._rows[rows].reshape(nodes.size, k, self._cells)
 
     def put(self, nodes: np.ndarray, x: np.ndarray) -> None:
         if not nodes.size:
             return
-        k = self._width(nodes)
         if (run := self._run(nodes)) is not None:
             run[:] = x
             return
-        rows = (self._first_row(nodes)[:, None] + np.arange(k)).ravel()
+        rows = (self._first_row(nodes)[:, None] + np.arange(self._width(nodes))).ravel()
         self._rows[rows] = x.reshape(-1, self._cells)
 
     def take_on(self, nodes: np.ndarray, cells: np.ndarray) -> np.ndarray:
