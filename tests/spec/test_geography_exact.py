@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.spec.states import TEXT, State
+from tests.spec.states import FACILITIES, TEXT, State
 
 from tabulae.errors import SpecError
 from tabulae.spec import Spec
@@ -73,3 +73,12 @@ def test_exact_counts_of_one_area_that_is_an_attribute(state: State) -> None:
         'invariant[0].level: "tribe" is the name of an attribute, too: rename the level or the attribute'
     ]
     assert told("XXXXXXXX") == []
+
+
+def test_exact_areas_are_those_of_the_leaves_that_are_left(state: State) -> None:
+    """A leaf in the middle of the file where nothing can be is in none of them."""
+    state.file("facilities.csv", FACILITIES.replace("0002,household,,100\n", ""))
+    geography = state.geography(('level = "state"', 'level = "county"'))
+    assert geography.leaf_codes.tolist() == ["0001", "0003", "0004", "0005", "0006", "0007"]
+    held = geography.spine.areas("county")
+    assert held.codes[held.unit].tolist() == ["01001"] * 3 + ["01003"] * 3
