@@ -79,6 +79,34 @@ def test_coverage_is_at_least_the_level_by_exact_convolution(
         assert _exact_coverage(law, coefficients, float(got.values[0]) - 1) < level
 
 
+def _profile_of(sums: list[list[int]]) -> Profile:
+    powers = [
+        [float((z**2).sum()), float((z**4).sum()), float((z**6).sum()), float(z.max()), float(len(z))]
+        for z in map(np.array, sums)
+    ]
+    return Profile(*np.array(powers).T[:, None])
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_queries_told_together_are_covered_as_each_alone(law: NoiseLaw) -> None:
+    """Alike ones share the widest of their bounds and the least of their T."""
+    sums = [[1] * k + [2] * (12 - k) for k in range(2, 7)]
+    together = half_widths(_profile_of(sums), [law], [1.0], 0.95).values
+    alone = np.array([half_widths(_profile_of([z]), [law], [1.0], 0.95).values[0] for z in sums])
+    assert (together >= alone * (1 - 1e-7)).all()
+    assert together == pytest.approx(alone, rel=0.03)
+    for z, h in zip(sums[::4], together[::4], strict=True):
+        assert _exact_coverage(law, z, float(h)) >= 0.95
+
+
+def test_the_half_width_of_one_query_changes_smoothly_with_its_noise() -> None:
+    """Under Laplace noise: no step of what it costs that the grid is coarse."""
+    profile = _profile_of([[1] * 20 + [2] * 10])
+    scales = [Fraction(8) * Fraction(101, 100) ** k for k in range(12)]
+    widths = [float(half_widths(profile, [DiscreteLaplace(s)], [1.0], 0.95).values[0] / s) for s in scales]
+    assert np.abs(np.diff(widths, 2)).max() < 1e-5 * widths[0]
+
+
 def test_one_variable_agrees_with_the_laws_own_tail() -> None:
     for law in LAWS:
         for level in (0.5, 0.9, 0.999):

@@ -16,15 +16,16 @@ from tests.village import SPEC
 
 import tabulae as tb
 from tabulae.estimation import table_half_widths
+from tabulae.estimation.coverage import half_widths
 from tabulae.products.areas.plan import GeographyPlan, plan_geography
 from tabulae.products.groups.plan import DetailedPlan, plan_detailed
 from tabulae.products.smallest import with_amount
 from tabulae.products.tables.plan import Plan, plan_tables
-from tabulae.report.plan_page import plan_page, plan_view
+from tabulae.report.plan_page import errors, plan_page, plan_view
 from tabulae.report.plan_page import view as live
 from tabulae.report.plan_page.errors import plan_at, table_errors_at
 from tabulae.report.plan_page.page import render_plan
-from tabulae.report.plan_page.view import OWN, REACH, PlanView, Stop, amounts_around, round_amounts
+from tabulae.report.plan_page.view import OWN, REACH, SMALLEST, PlanView, Stop, amounts_around, round_amounts
 from tabulae.strategy import law_variances
 from tabulae.strategy.information.routes import information
 
@@ -105,6 +106,44 @@ def test_tables_have_the_errors_of_a_plan_made_anew(village: Path, promise: str)
         for row in table.rows:
             assert row.errors[at].numbers == pytest.approx(wanted[row.labels[0]], rel=1e-6)
             assert not row.errors[at].at_most
+
+
+@pytest.mark.parametrize("promise", ["gaussian", "laplace"])
+def test_errors_between_computed_budgets_lie_on_curves(
+    village: Path, promise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fewer half-widths are computed than stops are shown, and none is further off than a page could show."""
+    plan = plan_tables(_village(village, promise))
+    own = plan.spec.loss.amount
+    stops = [
+        Stop(with_amount(plan.spec.loss, amount), amount / own, (), OWN if amount == own else "")
+        for amount in amounts_around(own, None)
+    ]
+    computed = []
+    monkeypatch.setattr(errors, "half_widths", lambda *given: computed.append(given) or half_widths(*given))
+    rows = table_errors_at(plan, stops).rows
+    assert len(computed) < 0.8 * len(rows) * len(stops)
+    for at in range(0, len(stops), 5):
+        wanted = _anew(plan, stops[at].loss)
+        for row in rows:
+            assert row.errors[at].numbers == pytest.approx(wanted[row.labels[0]], rel=5e-4)
+
+
+def test_the_smallest_budget_and_the_plans_own_are_computed(
+    village: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever curves would say: there targets are judged."""
+    plan = plan_tables(_village(village, "laplace"))
+    own = plan.spec.loss.amount
+    amounts = amounts_around(own, None)
+    kinds = {own: OWN, amounts[-3]: SMALLEST}
+    stops = [Stop(with_amount(plan.spec.loss, each), each / own, (), kinds.get(each, "")) for each in amounts]
+    monkeypatch.setattr(errors, "_ON_CURVE", 1.0)
+    rows = table_errors_at(plan, stops).rows
+    for at in (len(amounts) - 3, amounts.index(own)):
+        wanted = _anew(plan, stops[at].loss)
+        for row in rows:
+            assert row.errors[at].numbers == pytest.approx(wanted[row.labels[0]], rel=1e-9)
 
 
 @pytest.mark.long

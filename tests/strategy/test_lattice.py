@@ -11,6 +11,7 @@ import tabulae as tb
 from tabulae.errors import NotEstimable
 from tabulae.linalg import Dense, Identity, Kron, LinearOperator, MatrixProduct, Partition, Prefix, Sum, Total
 from tabulae.strategy import Block, Strategy
+from tabulae.strategy.information import lattice as lattice_module
 from tabulae.strategy.information.explicit import DenseInformation
 from tabulae.strategy.information.lattice import LatticeInformation, is_lattice
 from tabulae.strategy.information.routes import information
@@ -78,6 +79,22 @@ def test_profiles_agree_with_the_dense_route_at_one_budget_after_another(query):
             np.testing.assert_allclose(
                 getattr(got, name)[:, every], getattr(wanted, name), rtol=1e-7, atol=1e-12
             )
+
+
+@pytest.mark.parametrize("together", [1, 2**16])
+@pytest.mark.parametrize("listed", [0, 2**24])
+@pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
+def test_profiles_under_several_noises_are_those_of_each(query, listed, together, monkeypatch):
+    """However many are worked out at once; where coefficients are listed, and where they are bounded."""
+    monkeypatch.setattr(lattice_module, "_LISTED", listed)
+    monkeypatch.setattr(lattice_module, "_TOGETHER", together)
+    noises = [VARIANCES, VARIANCES[::-1], tuple(100 * v + k for k, v in enumerate(VARIANCES))]
+    under = [LatticeInformation(MEASURED, variances) for variances in noises]
+    for got, one in zip(LatticeInformation.profiles(under, query), under, strict=True):
+        wanted = one.profile(query)
+        assert got.exact == wanted.exact == (listed > 0)
+        for name in ("power2", "power4", "power6", "largest", "count"):
+            np.testing.assert_allclose(getattr(got, name), getattr(wanted, name), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

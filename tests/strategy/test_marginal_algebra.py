@@ -64,6 +64,10 @@ def test_transforms_are_sums_over_supersets_and_subsets(case) -> None:
     assert superset_sum(v) == pytest.approx([sum(v[a] for a in sets if a & s == s) for s in sets], abs=1e-9)
     assert subset_sum(v) == pytest.approx([sum(v[s] for s in sets if a & s == s) for a in sets], abs=1e-9)
     assert superset_difference(superset_sum(v)) == pytest.approx(v, abs=1e-9)
+    three = np.stack([v, 2 * v, -v], axis=1)
+    assert superset_sum(three.ravel(), together=3).reshape(three.shape)[:, 1] == pytest.approx(
+        superset_sum(2 * v)
+    )
 
 
 @given(grams(1))

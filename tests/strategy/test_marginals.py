@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.each import each, pairwise
 from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
@@ -18,7 +18,13 @@ from tabulae.errors import Unsupported
 from tabulae.linalg import Dense, Identity, Kron, Partition, Total
 from tabulae.strategy import Block, Strategy, describe_strategy, law_variances, read_strategy
 from tabulae.strategy.bounds.lower import unit_bound
-from tabulae.strategy.hdmm.marginals import marginals_strategy, opt_marginals_gaussian, opt_marginals_laplace
+from tabulae.strategy.hdmm.marginals import (
+    MarginalProblem,
+    Moves,
+    marginals_strategy,
+    opt_marginals_gaussian,
+    opt_marginals_laplace,
+)
 from tabulae.strategy.information.lattice import LatticeInformation, is_lattice
 from tabulae.strategy.information.marginal_algebra import (
     characteristic,
@@ -154,6 +160,37 @@ def test_laplace_search_is_at_least_as_good_as_each_plain_start(case) -> None:
     assert optimum.loss >= opt_marginals_gaussian(sizes, components).least * (
         1 - 1e-9
     )  # L1 costs more than L2
+
+
+@given(problems(), st.integers(0, 10**6))
+@settings(max_examples=150, deadline=None)
+def test_no_move_that_lowers_the_loss_is_passed_over(case, seed: int) -> None:
+    """Moves are told by a bound first; here every set is opened with every weight, and the loss computed anew."""
+    sizes, components, asked, other = case
+    random = np.random.default_rng(seed)
+    problem, every = MarginalProblem(sizes, components), range(1, len(other))
+    theta = np.where(random.random(len(other)) < 0.6, other * 10.0 ** random.integers(-3, 1), 0.0)
+    theta += [asked, np.zeros(len(other)), np.eye(len(other))[-1]][seed % 3]
+    loss = problem.loss(theta, 1)
+    assume(math.isfinite(loss))
+    found = {(move.opened, len(move.closed)): move for move in Moves(problem).improving(theta, 10**6)}
+    for opened in every:
+        within = [s for s in range(len(other)) if s & opened == s]
+        for closed in (within, [s for s in within if s.bit_count() >= opened.bit_count() - 1]):
+            usual = np.maximum(np.cbrt((theta[closed] ** 3).sum()), 1e-3 * theta.sum() / theta.size)
+            tried = []
+            for factor in (0.5, 0.7, 0.85, 1.0, 1.2, 1.5):
+                changed = theta.copy()
+                changed[closed] = 0.0
+                changed[opened] = factor * usual
+                tried.append(problem.loss(changed, 1))
+            move = found.get((opened, len(closed)))
+            if min(tried) < loss * (1 - 1e-6):
+                assert move is not None
+                assert move.loss == pytest.approx(min(tried), rel=1e-6)
+                assert problem.loss(move.applied(theta), 1) == pytest.approx(min(tried), rel=1e-6)
+            elif min(tried) > loss * (1 + 1e-6):
+                assert move is None
 
 
 def example_15() -> tb.Workload:

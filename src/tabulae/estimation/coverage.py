@@ -182,6 +182,8 @@ def laplace_bound(spread: Spread, level: float, below: np.ndarray | None = None)
     penalty = math.log(2 / (1 - level))
     least = math.sqrt(2 * penalty) * (1 - 1e-9) * spread.deviation
     rows = np.flatnonzero((spread.deviation > 0) & (True if below is None else least < below))
+    if not rows.size:
+        return out
     deviation, share = spread.deviation[rows], spread.share[rows]
     angle = spread.step[:, rows].max(axis=0) / deviation  # largest theta at lambda = 1/s
     best = np.full(rows.size, np.inf)
@@ -310,21 +312,23 @@ def _rounded_down(values: np.ndarray) -> np.ndarray:
 def laplace_half_width(spread: Spread, level: float) -> np.ndarray:
     """Half-widths for sums of discrete Laplace variables, from bounds on their characteristic function.
 
-    Queries whose bounds are alike share one solution: the lower and upper envelopes of their bounds.
+    Queries whose bounds are alike share one solution: the lower and upper envelopes of their bounds, up to the least of
+    their T. So that of one query alone changes smoothly with its noise.
     """
     out = np.full(spread.deviation.shape, np.inf)
     step = spread.step.max(axis=0)
     live = np.flatnonzero(spread.deviation > 0)
     angle = step[live] / spread.deviation[live]  # largest angle at t = 1
-    cut = _rounded_down(np.minimum(_LAPLACE_CUT, 1 / np.maximum(angle, 1e-12)))
+    cut = np.minimum(_LAPLACE_CUT, 1 / np.maximum(angle, 1e-12))
     live, cut = live[cut >= 4], cut[cut >= 4]
     kappas = np.stack([spread.kappa2[live], spread.kappa3[live], spread.share[live]])
     # Alike means: within a ratio of 2^(1/16) in each number that shapes the law.
-    keys = np.vstack([np.floor(np.log2(np.maximum(kappas, 1e-15)) * 16), cut])
-    groups, index = np.unique(keys, axis=1, return_inverse=True)
-    for g in range(groups.shape[1]):
-        rows = live[index.ravel() == g]
-        out[rows] = _laplace_group(spread, rows, float(groups[3, g]), level) * spread.deviation[rows]
+    keys = np.vstack([np.floor(np.log2(np.maximum(kappas, 1e-15)) * 16), _rounded_down(cut)])
+    index = np.unique(keys, axis=1, return_inverse=True)[1].ravel() if live.size > 1 else np.zeros(live.size)
+    for g in range(int(index.max(initial=-1)) + 1):
+        alike = index == g
+        rows, least = live[alike], float(cut[alike].min())
+        out[rows] = _laplace_group(spread, rows, least, level) * spread.deviation[rows]
     return out
 
 

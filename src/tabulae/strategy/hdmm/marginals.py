@@ -33,7 +33,7 @@ Reference: HDMM, section 8 and Definition 22.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -181,20 +181,37 @@ class Move:
 
 
 @dataclass(frozen=True)
-class _Group:
-    """The sets of k attributes and their subsets, (sets, 2^k), the last one the set itself."""
+class _Opened:
+    """Moves, a column each: all other weights together, the error beside the opened set and f within it, the
+    eigenvalues that are left there (subsets, moves), the set's c / N, and the weight that is usual for it.
+    """
 
-    sets: np.ndarray
-    subsets: np.ndarray
-    smaller: np.ndarray  # (2^k,), the subsets of k - 1 attributes
+    total: np.ndarray
+    beside: np.ndarray
+    f: np.ndarray
+    left: np.ndarray
+    share: np.ndarray
+    usual: np.ndarray
+
+    def loss(self, factor: float) -> np.ndarray:
+        """The loss at so many times the usual weight."""
+        weight = factor * self.usual
+        error = self.beside + (self.f / (self.left + weight**2 * self.share)).sum(axis=0)
+        return (self.total + weight) ** 2 * error
+
+    def least(self) -> tuple[np.ndarray, np.ndarray]:
+        """The least loss over some weights, and that weight."""
+        losses = np.array([self.loss(factor) for factor in _FACTORS])
+        return losses.min(axis=0), np.array(_FACTORS)[losses.argmin(axis=0)] * self.usual
 
 
 class Moves:
-    """All moves of a problem, by the number of attributes of the set that is opened."""
+    """All moves of a problem."""
 
     def __init__(self, problem: MarginalProblem) -> None:
         self._problem = problem
-        self._groups: list[_Group] = []
+        self._sets: list[np.ndarray] = []
+        """By their number of attributes, from one on."""
         every = np.arange(problem.f.size)
         counts = np.bitwise_count(every)
         work = 0
@@ -203,58 +220,116 @@ class Moves:
             work += sets.size << k
             if work > _WORK:
                 break
-            self._groups.append(_group(sets, k))
+            self._sets.append(sets)
 
     def improving(self, theta: np.ndarray, most: int) -> list[Move]:
-        """Moves that lower the loss as they stand, best first."""
-        problem = self._problem
-        kappa = np.zeros(theta.size)
-        kappa[problem.needed] = problem.kappa(theta**2)
-        terms = np.zeros(theta.size)
-        terms[problem.needed] = problem.f[problem.needed] / kappa[problem.needed]
-        loss = theta.sum() ** 2 * terms.sum()
-        found: list[tuple[float, _Group, int, float, np.ndarray]] = []
-        for group in self._groups:
-            for closing in (np.ones(group.smaller.size, dtype=bool), group.smaller):
-                losses, weights = self._losses(group, theta, kappa, terms, closing)
-                rows = np.flatnonzero(losses < loss * (1 - 1e-9)).tolist()
-                found += [(float(losses[row]), group, row, float(weights[row]), closing) for row in rows]
-        found.sort(key=lambda move: move[0])
-        return [
-            Move(value, int(group.sets[row]), weight, group.subsets[row][closing])
-            for value, group, row, weight, closing in found[:most]
-        ]
+        """Moves that lower the loss as they stand, best first; of equal ones few attributes and many closed first."""
+        kappa, terms = self._settled(theta)
+        below = theta.sum() ** 2 * terms.sum() * (1 - 1e-9)
+        found: list[tuple[float, int, bool, int, float, np.ndarray]] = []
+        for fewer, summed in ((False, subset_sum), (True, _largest_sum)):
+            possible = self._least(theta, kappa, terms, summed) * (1 - 1e-9) < below
+            for k, every in enumerate(self._sets, 1):
+                if not (sets := every[possible[every]]).size:
+                    continue
+                subsets = _subsets(sets, k)
+                closing = _largest(k) if fewer else np.arange(1 << k)
+                losses, weights = self._opened(theta, kappa, terms, subsets, closing).least()
+                for i in np.flatnonzero(losses < below).tolist():
+                    order = float(losses[i]), k, fewer, int(sets[i])
+                    found.append((*order, float(weights[i]), subsets[closing, i]))
+        found.sort(key=lambda move: move[:4])
+        return [Move(loss, opened, weight, closed) for loss, _, _, opened, weight, closed in found[:most]]
 
-    def _losses(
-        self, group: _Group, theta: np.ndarray, kappa: np.ndarray, terms: np.ndarray, closing: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Least loss over some weights of each opened set, and that weight, (sets,) each."""
-        problem, subsets = self._problem, group.subsets
-        closed = np.where(closing, theta[subsets], 0.0)
-        closed[:, -1] = theta[group.sets]  # opened anew
-        before = kappa[subsets]
-        left = before - superset_sum(closed**2 * problem.share[subsets])
+    def _settled(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvalues over N and parts of the error, of every set: 0 for those that nobody asks for."""
+        needed = self._problem.needed
+        kappa, terms = np.zeros(theta.size), np.zeros(theta.size)
+        kappa[needed] = self._problem.kappa(theta**2)
+        terms[needed] = self._problem.f[needed] / kappa[needed]
+        return kappa, terms
+
+    def _least(
+        self,
+        theta: np.ndarray,
+        kappa: np.ndarray,
+        terms: np.ndarray,
+        summed: Callable[[np.ndarray], np.ndarray],
+    ) -> np.ndarray:
+        """A lower bound on the loss after each set is opened and those that ``summed`` runs over are closed, (2^d,).
+
+        At the least weight's cost and the largest's gain g. What is left of an eigenvalue is at most x: kappa, less
+        what a closed set gave to its own. So the error within is at least ``sum f / (x + g)``, which by Jensen's
+        inequality is no less than ``F / (1 + g Q / F)`` with ``F = sum f / x`` and ``Q = sum f / x^2``, and ``f / g``
+        where x = 0.
+        """
+        f, share = self._problem.f, self._problem.share
+        left = kappa - theta**2 * share
+        left[left < _RELATIVE * kappa] = 0.0
+        emptied = (f > 0) & (left == 0)
+        within = np.stack([terms, np.divide(terms, kappa, out=np.zeros(theta.size), where=kappa > 0)])
+        closed = np.zeros((2, theta.size))
+        np.divide(f, left, out=closed[0], where=left > 0)
+        np.divide(closed[0], left, out=closed[1], where=left > 0)
+        change = np.where(emptied, -within, closed - within)
+        once, twice = subset_sum(within) + summed(change)
+        cost, cubes, alone = summed(np.stack([theta, theta**3, np.where(emptied, f, 0.0)]))
+        usual = _usual(theta, cubes)
+        gain = (_FACTORS[-1] * usual) ** 2 * share
+        error = terms.sum() - subset_sum(terms) + alone / gain
+        error += np.divide(once**2, once + gain * twice, out=np.zeros(theta.size), where=once > 0)
+        return (theta.sum() - cost + _FACTORS[0] * usual) ** 2 * error
+
+    def _opened(
+        self,
+        theta: np.ndarray,
+        kappa: np.ndarray,
+        terms: np.ndarray,
+        subsets: np.ndarray,
+        closing: np.ndarray,
+    ) -> _Opened:
+        """Sets opened whose subsets are given, (2^k, sets), and those at some positions closed."""
+        closed, before = theta[subsets[closing]], kappa[subsets]
+        gone = np.zeros(before.shape)
+        gone[closing] = closed**2 * self._problem.share[subsets[closing]]
+        left = before - superset_sum(gone.ravel(), together=subsets.shape[1]).reshape(before.shape)
         left[left < _RELATIVE * before] = 0.0
-        total = theta.sum() - closed.sum(axis=1)
-        rest = terms.sum() - terms[subsets].sum(axis=1)
-        f, share = problem.f[subsets], problem.share[group.sets]
-        usual = np.maximum(np.cbrt((closed**3).sum(axis=1)), 1e-3 * theta.sum() / len(theta))
-        best, weights = np.full(len(usual), np.inf), usual.copy()
-        for factor in _FACTORS:
-            h = factor * usual
-            after = (total + h) ** 2 * (rest + (f / (left + (h**2 * share)[:, None])).sum(axis=1))
-            weights = np.where(after < best, h, weights)
-            best = np.minimum(best, after)
-        return best, weights
+        return _Opened(
+            theta.sum() - closed.sum(axis=0),
+            terms.sum() - terms[subsets].sum(axis=0),
+            self._problem.f[subsets],
+            left,
+            self._problem.share[subsets[-1]],
+            _usual(theta, (closed**3).sum(axis=0)),
+        )
 
 
-def _group(sets: np.ndarray, k: int) -> _Group:
-    subsets, rest = np.zeros((sets.size, 1), dtype=np.int64), sets.copy()
+def _usual(theta: np.ndarray, cubes: np.ndarray) -> np.ndarray:
+    """The weight of a set in the place of others whose weights' cubes have this sum."""
+    return np.maximum(np.cbrt(cubes), 1e-3 * theta.sum() / theta.size)
+
+
+def _subsets(sets: np.ndarray, k: int) -> np.ndarray:
+    """The subsets of sets of k attributes, (2^k, sets), the sets themselves last."""
+    subsets, rest = np.zeros((1, sets.size), dtype=np.int64), sets.copy()
     for _ in range(k):
         lowest = rest & -rest
         rest ^= lowest
-        subsets = np.concatenate([subsets, subsets | lowest[:, None]], axis=1)
-    return _Group(sets, subsets, np.bitwise_count(np.arange(1 << k)) == k - 1)
+        subsets = np.concatenate([subsets, subsets | lowest])
+    return subsets
+
+
+def _largest(k: int) -> np.ndarray:
+    """Positions of the subsets of k - 1 attributes among those of k, and of the set itself."""
+    return np.flatnonzero(np.bitwise_count(np.arange(1 << k)) >= k - 1)
+
+
+def _largest_sum(values: np.ndarray) -> np.ndarray:
+    """Of each set the sum over itself and its subsets of one attribute less, in the last axis, (..., 2^d)."""
+    every, out = np.arange(values.shape[-1]), values.copy()
+    for bit in (1 << i for i in range(values.shape[-1].bit_length() - 1)):
+        out += np.where(every & bit, values[..., every & ~bit], 0.0)
+    return out
 
 
 def apart(moves: Sequence[Move], most: int) -> Iterator[Move]:

@@ -42,6 +42,7 @@ from .marginal_algebra import superset_sum
 from .protocol import MeasuredStrategy, Profile, is_flat, one_matrix_each, pairs, refuse_not_estimable
 
 _LISTED = 2**24  # coefficients on one block that are listed
+_TOGETHER = 2**16  # the same for several noises at once
 _STATISTICS = 2**27  # numbers that a profile may hold
 _KEPT = 2**12  # how often coefficients occur is kept for the next budget up to so many
 
@@ -75,45 +76,64 @@ class TableTypes:
         self._known_factors: dict[tuple[int, int], list[tuple[bool, np.ndarray]]] = {}
         self._known_times: dict[int, np.ndarray] = {}
 
-    def profile(self, masks: np.ndarray, weights: np.ndarray, inverses: Inverses) -> Profile:
-        """Statistics for blocks that cross the sets ``masks``, their coefficients times ``weights`` (blocks,).
+    def profiles(self, masks: np.ndarray, weights: np.ndarray, inverses: Sequence[Inverses]) -> list[Profile]:
+        """Statistics for blocks that cross the sets ``masks``, under each of some noises.
 
-        ``inverses``: a set -> ``1 / lambda_S`` of its subsets, (2, ..., 2).
+        ``weights`` (noises, blocks): of the blocks' coefficients. ``inverses``, one a noise: a set -> ``1 / lambda_S``
+        of its subsets, (2, ..., 2).
 
         Raises :class:`~tabulae.errors.Unsupported` for more kinds of queries than statistics can be kept of.
         """
+        listed = max(
+            filter(lambda count: count <= _LISTED, map(self._listed, self._crossed(masks))), default=1
+        )
+        together = max(1, int(_TOGETHER // listed))
+        parts = (slice(k, k + together) for k in range(0, len(weights), together))
+        return [each for part in parts for each in self._profiles(masks, weights[part], inverses[part])]
+
+    def _crossed(self, masks: np.ndarray) -> list[int]:
+        """What blocks cross of the table's set."""
+        return np.unique(masks & self._union).tolist()
+
+    def _profiles(
+        self, masks: np.ndarray, weights: np.ndarray, inverses: Sequence[Inverses]
+    ) -> list[Profile]:
         columns = math.prod(len(types.times) for types in self._rows)
         if 5 * len(masks) * columns > _STATISTICS:
             raise Unsupported(
                 f"intervals of a table with {columns:,} different kinds of queries would need the noise of "
                 f"{len(masks):,} blocks in each: ask for fewer queries in a table, or for marginals, all of one kind"
             )
-        stats = np.empty((5, len(masks), columns))
-        tops = {int(within): float(inverses(int(within)).max()) for within in np.unique(masks & self._union)}
-        factors = self._beside(masks, weights * [tops[int(m)] for m in masks & self._union])
+        stats = np.empty((5, len(weights), len(masks), columns))
+        tops = {
+            within: np.array([inverse(within).max() for inverse in inverses])
+            for within in self._crossed(masks)
+        }
+        factors = self._beside(masks, weights * np.stack([tops[int(m)] for m in masks & self._union], axis=1))
         exact = True
         for within, top in tops.items():
             blocks = np.flatnonzero((masks & self._union) == within)
             fits = self._listed(within) <= _LISTED
 
-            def shares(common: int, top: float = top) -> np.ndarray:
+            def shares(common: int, top: np.ndarray = top) -> np.ndarray:
                 """``1 / lambda_S`` in units of the largest within a set: no power of either can overflow."""
-                return inverses(common) / top
+                return np.stack([inverse(common) / t for inverse, t in zip(inverses, top, strict=True)])
 
             base = self._statistics(within, shares) if fits else self._bounds(within, shares)
-            stats[:, blocks] = base[:, None, :] * factors[:, blocks, None]
+            stats[:, :, blocks] = base[:, :, None, :] * factors[:, :, blocks, None]
             exact = exact and fits
-        return Profile(*stats, exact=exact, inverse=self._inverse())
+        inverse = self._inverse()
+        return [Profile(*stats[:, k], exact=exact, inverse=inverse) for k in range(len(weights))]
 
     def _beside(self, masks: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """(5, blocks): what weights and attributes beside U multiply the statistics by."""
-        out = np.stack([weights**2, weights**4, weights**6, np.abs(weights), np.ones(len(weights))])
+        """(5, noises, blocks): what weights and attributes beside U multiply the statistics by."""
+        out = np.stack([weights**2, weights**4, weights**6, np.abs(weights), np.ones(weights.shape)])
         for i, bit in self._bit.items():
             if not self._union & bit:
                 size = np.abs(self._axes[i].on_mean)
                 powers = [(size**p).sum() for p in (2, 4, 6)]
                 own = np.array([*powers, size.max(), np.count_nonzero(size)])
-                out = np.where((masks & bit) != 0, out * own[:, None], out)
+                out = np.where((masks & bit) != 0, out * own[:, None, None], out)
         return out
 
     def _types(self, i: int) -> RowTypes:
@@ -139,20 +159,22 @@ class TableTypes:
         )
 
     def _statistics(self, within: int, shares: Inverses) -> np.ndarray:
-        """(5, columns): statistics of the coefficients on a block that crosses the set ``within`` of U."""
+        """(5, noises, columns): statistics of the coefficients on a block that crosses the set ``within`` of U."""
         z = sum(
             part.coefficient * self._coefficients(p, within, shares) for p, part in enumerate(self._parts)
         )
-        size = np.abs(np.asarray(z))  # axes: types and classes of each crossed attribute, types of the others
+        size = np.abs(
+            np.asarray(z)
+        )  # axes: noises, types and classes of crossed attributes, types of the others
         times = self._times(within)
-        classes = tuple(axis for axis, is_class in enumerate(self._layout(within)) if is_class)
+        classes = tuple(axis for axis, is_class in enumerate(self._layout(within), 1) if is_class)
         size = np.where(times > 0, size, 0.0)
         square = size * size
         largest = size.max(axis=classes, keepdims=True)
         counted = size > 1e-12 * np.maximum(largest, 1e-300)
         powers = [(times * square**k).sum(axis=classes) for k in (1, 2, 3)]
         rows = [*powers, largest, (times * counted).sum(axis=classes)]
-        return np.stack([np.asarray(row).ravel() for row in rows])
+        return np.stack([row.reshape(len(size), -1) for row in rows])
 
     def _layout(self, within: int) -> list[bool]:
         """For each axis of the coefficients whether it is one of classes."""
@@ -188,7 +210,7 @@ class TableTypes:
     def _coefficients(self, p: int, within: int, shares: Inverses) -> np.ndarray:
         out = shares(self._parts[p].mask & within)
         for contracted, piece in self._factors(p, within):
-            out = np.tensordot(out, piece, axes=(0, 0)) if contracted else np.multiply.outer(out, piece)
+            out = np.tensordot(out, piece, axes=(1, 0)) if contracted else np.multiply.outer(out, piece)
         return out
 
     def _factors(self, p: int, within: int) -> list[tuple[bool, np.ndarray]]:
@@ -204,7 +226,8 @@ class TableTypes:
 
     def _bounds(self, within: int, shares: Inverses) -> np.ndarray:
         """As :meth:`_statistics`: squares exactly, the rest bounded by Minkowski's inequality over products and S."""
-        norms = np.zeros((5, math.prod(len(types.times) for types in self._rows)))
+        columns = math.prod(len(types.times) for types in self._rows)
+        norms = np.zeros((5, len(shares(0)), columns))
         for p, part in enumerate(self._parts):
             for q, other in enumerate(self._parts):
                 lattice = shares(part.mask & other.mask & within) ** 2
@@ -228,10 +251,10 @@ class TableTypes:
         out = lattice
         for i, piece in enumerate(pieces):
             if common & self._bit.get(i, 0):
-                out = np.tensordot(out, piece, axes=(0, 0))
+                out = np.tensordot(out, piece, axes=(1, 0))
             else:
                 out = np.multiply.outer(out, piece[0])
-        return out.ravel()
+        return out.reshape(len(out), -1)
 
     def _inner(self, p: int, q: int, i: int, within: int) -> np.ndarray:
         """(2, types) or (1, types): inner products of two products' coefficients; mean parts are orthogonal to
@@ -444,11 +467,17 @@ class LatticeInformation:
 
     def profile(self, operator: LinearOperator) -> Profile:
         """Statistics of Z: exact where its distinct coefficients can be listed, Minkowski bounds otherwise."""
-        masks = np.array(self._masks, dtype=_integers(self._masks))
-        weights = np.array(self._units) / np.array(self._variances)
-        if operator not in self._tables:
-            self._tables[operator] = TableTypes(self._parts(operator), self._axes, self._bit)
-        return self._tables[operator].profile(masks, weights, self._inverse_eigenvalues)
+        return self.profiles([self], operator)[0]
+
+    @staticmethod
+    def profiles(under: Sequence[LatticeInformation], operator: LinearOperator) -> list[Profile]:
+        """As :meth:`profile`, under each of several noises of one strategy."""
+        one = under[0]
+        masks = np.array(one._masks, dtype=_integers(one._masks))
+        weights = np.array([np.array(each._units) / np.array(each._variances) for each in under])
+        if operator not in one._tables:
+            one._tables[operator] = TableTypes(one._parts(operator), one._axes, one._bit)
+        return one._tables[operator].profiles(masks, weights, [each._inverse_eigenvalues for each in under])
 
 
 def _integers(masks: Sequence[int]) -> type:

@@ -22,13 +22,15 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def superset_sum(values: np.ndarray) -> np.ndarray:
+def superset_sum(values: np.ndarray, together: int = 1) -> np.ndarray:
     """``out_S = sum_{a contains S} values_a``: the zeta transform over supersets of the last axis, (..., 2^d).
+
+    ``together``: how many numbers, each for itself, stand in the place of each set.
 
     >>> superset_sum(np.array([1.0, 2.0, 3.0, 4.0])).tolist()  # {}, {1}, {0}, {0, 1}
     [10.0, 6.0, 7.0, 4.0]
     """
-    return _transform(values, into=0, sign=1)
+    return _transform(values, into=0, sign=1, together=together)
 
 
 def subset_sum(values: np.ndarray) -> np.ndarray:
@@ -49,10 +51,10 @@ def superset_difference(values: np.ndarray) -> np.ndarray:
     return _transform(values, into=0, sign=-1)
 
 
-def _transform(values: np.ndarray, *, into: int, sign: int) -> np.ndarray:
+def _transform(values: np.ndarray, *, into: int, sign: int, together: int = 1) -> np.ndarray:
     out = np.array(values, dtype=np.float64)
     half = out.shape[-1] // 2
-    while half:
+    while half >= together:
         pairs = out.reshape(-1, 2, half)
         pairs[:, into] += sign * pairs[:, 1 - into]
         half //= 2

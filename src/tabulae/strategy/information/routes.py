@@ -28,9 +28,10 @@ Everything here is planning and post-processing: public numbers only.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 
@@ -187,6 +188,12 @@ class LeftOpen:
     def profile(self, information: Information) -> Profile | VarianceBound | None:
         """The coefficients of the noise variables, times ``divisor``; None where every row is exact."""
         return None if self.operator is None else information.profile(self.operator)
+
+    def profiles(self, under: Sequence[Information]) -> Sequence[Profile | VarianceBound | None]:
+        """As :meth:`profile`, under each of several noises of one strategy: together where marginals allow it."""
+        if self.operator is not None and isinstance(under[0], LatticeInformation):
+            return LatticeInformation.profiles(cast("Sequence[LatticeInformation]", under), self.operator)
+        return [self.profile(information) for information in under]
 
 
 @dataclass(frozen=True)
