@@ -146,6 +146,22 @@ def test_the_smallest_budget_and_the_plans_own_are_computed(
             assert row.errors[at].numbers == pytest.approx(wanted[row.labels[0]], rel=1e-9)
 
 
+@pytest.mark.parametrize("amount", [20, 60, 2000])
+def test_budgets_at_which_noise_is_nearly_always_nothing_are_shown(village: Path, amount: int) -> None:
+    """Their variances are too small to be divided by."""
+    plan = plan_tables(_village(village, "laplace"))
+    own = Fraction(amount)
+    stops = [
+        Stop(with_amount(plan.spec.loss, each), each / own, (), OWN if each == own else "")
+        for each in {own, *amounts_around(own, None)[::2]}
+    ]
+    stops.sort(key=lambda stop: stop.factor)
+    for row in table_errors_at(plan, stops).rows:
+        for at in (0, len(stops) // 2, len(stops) - 1):
+            wanted = _anew(plan, stops[at].loss)[row.labels[0]]
+            assert row.errors[at].numbers == pytest.approx(wanted, rel=1e-6, abs=1e-290)
+
+
 @pytest.mark.long
 def test_targets_are_judged_as_a_plan_made_anew_judges_them(aimed: Plan, aimed_view: PlanView) -> None:
     plan, view = aimed, aimed_view

@@ -302,6 +302,7 @@ _NEARLY = (
     2e-4  # by which share ratios of block variances may differ where one stop lends another its coefficients
 )
 _ON_CURVE = 1e-6  # how far the middle of a curve may lie beside it, as a share
+_NOISY = 1e-2  # the least mean variance on a curve: noise that is nearly always 0 has steps of its own
 _KNOTS_OF_TABLES, _LEAST_CURVE = 26, 6
 
 
@@ -493,8 +494,10 @@ def _curve(nodes: Sequence[int], errors: Sequence[float], scale: np.ndarray) -> 
     """Errors at the stops from the first of five nodes to the last, by the polynomial through what the nodes have.
 
     ``f sqrt(c)`` at scales c with f a polynomial in ``1 / sqrt c``. None where the middle node is not on the cubic
-    through the others.
+    through the others, and for noise that is nearly always 0.
     """
+    if scale[nodes].min() < _NOISY:
+        return None
     some = np.sqrt(scale[nodes])
     place, f = some[-1] / some, np.array(errors) / some
     beside = [0, 1, 3, 4]
