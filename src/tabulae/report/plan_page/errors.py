@@ -370,9 +370,11 @@ class _Moments:
         return [law_variances(self.plan.strategy, laws) for laws in self.laws]
 
     def _apart(self, one: int, other: int) -> float:
-        """By which share the blocks' ratios of variances differ between two stops."""
-        ratios = np.array(self.variances[other]) / self.variances[one]
-        return float(np.ptp(ratios) / ratios.min())
+        """By which share the blocks' ratios of variances differ between two stops; infinite beyond what floats hold."""
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            ratios = np.array(self.variances[other]) / self.variances[one]
+            apart = float(np.ptp(ratios) / ratios.min())
+        return apart if math.isfinite(apart) else math.inf
 
     @cached_property
     def _own(self) -> int:
