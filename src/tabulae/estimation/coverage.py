@@ -608,7 +608,7 @@ def _without_quiet(
     most = profile.count.max(axis=1, initial=0)
     # From a size of 1 on a law is not 0 more often than it is.
     small = [b for b, law in enumerate(laws) if law.size < 1 or not most[b]]
-    chances = {b: float(most[b]) * laws[b].tail(0) for b in small}
+    chances = {b: float(most[b]) * _chance(laws[b]) for b in small}
     quiet = [b for b, chance in chances.items() if chance <= _SURE]
     if len(quiet) in (0, len(laws)):
         return profile, laws, steps, level
@@ -617,6 +617,12 @@ def _without_quiet(
     kept = {name: getattr(profile, name)[loud] for name in arrays}
     paid = level + sum(chances[b] for b in quiet)
     return replace(profile, **kept, blocks=None), [laws[b] for b in loud], [steps[b] for b in loud], paid
+
+
+@lru_cache(maxsize=4096)
+def _chance(law: NoiseLaw) -> float:
+    """Of a variable that is not 0."""
+    return law.tail(0)
 
 
 def _improve(values: np.ndarray, ways: np.ndarray, candidate: np.ndarray, way: str) -> None:

@@ -245,21 +245,25 @@ def spine_faults(folder: Path, spec: Spec, level: float) -> Iterator[str]:
         yield f"{f.MEASUREMENT}: levels, queries or noise are not those of {f.SPEC}"
         return
     try:
-        with tempfile.TemporaryDirectory(prefix="tabulae-") as work:
+        with tempfile.TemporaryDirectory(prefix="tabulae-") as work, ThreadPoolExecutor(1) as beside:
             made = SpineRelease.of(folder, spec, level, Path(work))
+            people = beside.submit(_people_faults, folder, made)
             yield from _table_faults(folder, made)
             yield from area_figure_faults(folder, made)
             if made.published.method != UNBIASED:
                 yield from constraint_faults(made.plan, made.published, made.exact)
             if isinstance(made.published, SparseEstimate) and sparse is not None:
                 yield from _sparse_faults(folder, made.plan, sparse, made.published)
-            if geography.microdata:
-                yield from microdata_faults(folder, made.microdata)
+            yield from people.result()
             if made.posterior is not None:
                 elsewhere = _made_elsewhere(folder)
                 yield from (fault + elsewhere for fault in posterior_faults(folder, made.posterior))
     except ReleaseError as error:
         yield str(error)
+
+
+def _people_faults(folder: Path, made: SpineRelease) -> list[str]:
+    return list(microdata_faults(folder, made.microdata)) if made.geography.microdata else []
 
 
 def _table_faults(folder: Path, made: SpineRelease) -> Iterator[str]:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ...domain import Table, Workload
+from ...domain import Table
 from ...estimation import within
 from ...estimation.coverage import EXACT, half_widths
 from ...privacy import NoiseLaw
@@ -23,7 +23,7 @@ from ...products.groups.levels import AdaptivePlan
 from ...products.groups.plan import DetailedPlan
 from ...products.smallest import TargetRow
 from ...products.tables.plan import Plan
-from ...strategy import Information, LeftOpen, Profile, VarianceBound, error_under, law_variances
+from ...strategy import Information, LeftOpen, Profile, VarianceBound, law_variances
 from ...strategy.information.routes import information
 from ..page import TABLES_SHOWN
 from ..promise import ExactView
@@ -394,15 +394,13 @@ class _Moments:
     @cached_property
     def rmse(self) -> list[list[float]]:
         """Shape (tables, stops)."""
-        shown, found = Workload(self.plan.spec.domain, self.tables), dict[int, dict[str, float]]()
 
-        def at(s: int) -> dict[str, float]:
-            if s not in found:
-                found[s] = dict(error_under(self.plan.strategy, shown, self.variances[s]).tables)
-            return found[s]
+        def rmse(left: LeftOpen, s: int) -> float:
+            return math.sqrt(left.variance(self._information(s)).mean())
 
-        names = [table.name for table in self.tables]
-        return [self._along(lambda stops, name=name: [(at(s)[name], "") for s in stops]) for name in names]
+        return [
+            self._along(lambda stops, left=left: [(rmse(left, s), "") for s in stops]) for left in self._open
+        ]
 
     def margins(self, i: int, level: float) -> list[float]:
         """The widest half-width of a table at each stop."""

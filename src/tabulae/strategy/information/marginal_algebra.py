@@ -52,11 +52,11 @@ def superset_difference(values: np.ndarray) -> np.ndarray:
 
 
 def _transform(values: np.ndarray, *, into: int, sign: int, together: int = 1) -> np.ndarray:
-    out = np.array(values, dtype=np.float64)
+    out, change = np.array(values, dtype=np.float64), np.add if sign > 0 else np.subtract
     half = out.shape[-1] // 2
     while half >= together:
         pairs = out.reshape(-1, 2, half)
-        pairs[:, into] += sign * pairs[:, 1 - into]
+        change(pairs[:, into], pairs[:, 1 - into], out=pairs[:, into])
         half //= 2
     return out
 
