@@ -20,8 +20,8 @@ from threadpoolctl import threadpool_limits
 
 import tabulae as tb
 from benchmarks import workloads
+from tabulae.strategy.hdmm.marginal_moves import MarginalProblem
 from tabulae.strategy.hdmm.marginals import (
-    MarginalProblem,
     active_attributes,
     opt_marginals_gaussian,
     opt_marginals_laplace,

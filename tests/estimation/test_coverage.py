@@ -107,6 +107,21 @@ def test_the_half_width_of_one_query_changes_smoothly_with_its_noise() -> None:
     assert np.abs(np.diff(widths, 2)).max() < 1e-5 * widths[0]
 
 
+@pytest.mark.parametrize(
+    ("law", "wide"), [(DiscreteLaplace(Fraction(1, 4)), True), (DiscreteLaplace(Fraction(1, 100)), False)]
+)
+def test_noise_that_is_mostly_nothing_is_left_out_only_where_it_is_all_but_surely_so(
+    law: NoiseLaw, wide: bool
+) -> None:
+    """It moves an answer by 50 where it is not 0: with more than a hundredth of probability, or with next to none."""
+    loud = DiscreteLaplace(Fraction(1))
+    one, fifty = np.ones((1, 1)), np.full((1, 1), 50.0)
+    profile = Profile(*(np.vstack([fifty**p, one]) for p in (2, 4, 6, 1, 0)))
+    width = float(half_widths(profile, [law, loud], [1.0, 1.0], 0.99).values[0])
+    alone = float(half_widths(Profile(*[one] * 5), [loud], [1.0], 0.99).values[0])
+    assert (width >= 50) if wide else width == alone
+
+
 def test_one_variable_agrees_with_the_laws_own_tail() -> None:
     for law in LAWS:
         for level in (0.5, 0.9, 0.999):

@@ -18,13 +18,8 @@ from tabulae.errors import Unsupported
 from tabulae.linalg import Dense, Identity, Kron, Partition, Total
 from tabulae.strategy import Block, Strategy, describe_strategy, law_variances, read_strategy
 from tabulae.strategy.bounds.lower import unit_bound
-from tabulae.strategy.hdmm.marginals import (
-    MarginalProblem,
-    Moves,
-    marginals_strategy,
-    opt_marginals_gaussian,
-    opt_marginals_laplace,
-)
+from tabulae.strategy.hdmm.marginal_moves import MarginalProblem, Moves
+from tabulae.strategy.hdmm.marginals import marginals_strategy, opt_marginals_gaussian, opt_marginals_laplace
 from tabulae.strategy.information.lattice import LatticeInformation, is_lattice
 from tabulae.strategy.information.marginal_algebra import (
     characteristic,

@@ -36,7 +36,8 @@ from ..methods import Settings, register
 from ..rounding import FINEST
 from ..strategy import Strategy
 from .kron import rows_of
-from .marginals import MarginalProblem, opt_marginals_gaussian, opt_marginals_laplace
+from .marginal_moves import MarginalProblem
+from .marginals import opt_marginals_gaussian, opt_marginals_laplace
 from .opt0 import full_optimum
 
 MOST_ATTRIBUTES = 16

@@ -42,7 +42,7 @@ from .marginal_algebra import superset_sum
 from .protocol import MeasuredStrategy, Profile, is_flat, one_matrix_each, pairs, refuse_not_estimable
 
 _LISTED = 2**24  # coefficients on one block that are listed
-_TOGETHER = 2**16  # the same for several noises at once
+_TOGETHER = 2**18  # numbers, listed or kept, of several noises at once
 _STATISTICS = 2**27  # numbers that a profile may hold
 _KEPT = 2**12  # how often coefficients occur is kept for the next budget up to so many
 
@@ -84,10 +84,9 @@ class TableTypes:
 
         Raises :class:`~tabulae.errors.Unsupported` for more kinds of queries than statistics can be kept of.
         """
-        listed = max(
-            filter(lambda count: count <= _LISTED, map(self._listed, self._crossed(masks))), default=1
-        )
-        together = max(1, int(_TOGETHER // listed))
+        listed = [count for count in map(self._listed, self._crossed(masks)) if count <= _LISTED]
+        kept = 5 * len(masks) * math.prod(len(types.times) for types in self._rows)
+        together = max(1, int(_TOGETHER // max(kept, *listed, 1)))
         parts = (slice(k, k + together) for k in range(0, len(weights), together))
         return [each for part in parts for each in self._profiles(masks, weights[part], inverses[part])]
 
@@ -163,9 +162,8 @@ class TableTypes:
         z = sum(
             part.coefficient * self._coefficients(p, within, shares) for p, part in enumerate(self._parts)
         )
-        size = np.abs(
-            np.asarray(z)
-        )  # axes: noises, types and classes of crossed attributes, types of the others
+        # Axes: noises, types and classes of crossed attributes, types of the others.
+        size = np.abs(np.asarray(z))
         times = self._times(within)
         classes = tuple(axis for axis, is_class in enumerate(self._layout(within), 1) if is_class)
         size = np.where(times > 0, size, 0.0)
