@@ -54,9 +54,11 @@ class Held:
         leaf, place = np.nonzero(cells)
         return first + leaf, place, cells[leaf, place]
 
-    def area_covariances(self, area: np.ndarray, areas: int) -> Iterator[np.ndarray]:
+    def area_covariances(
+        self, area: np.ndarray, areas: int, kinds: int | None = None
+    ) -> Iterator[np.ndarray]:
         for i in range(areas):
-            yield self.matrices[area == i].sum(axis=0)
+            yield self.matrices[area == i].sum(axis=0)[:kinds]
 
     def half_widths(self, variance: np.ndarray, level: float) -> np.ndarray:
         return 2 * np.sqrt(variance)

@@ -37,6 +37,8 @@ def test_any_areas(seed, monkeypatch):
     found = list(area_covariances(cov, area, 5))
     monkeypatch.setattr(areas, "_NUMBERS", 1)
     one_by_one = list(area_covariances(cov, area, 5))
+    for matrices, first in zip(found, area_covariances(cov, area, 5, 1), strict=True):
+        assert close(first, matrices[:1])
     assert len(found) == 5
     for number, (matrices, same) in enumerate(zip(found, one_by_one, strict=True)):
         rows = dense.area(area == number)
@@ -65,6 +67,10 @@ def test_every_unit_of_every_level(seed):
             wanted[unit] = ((rows @ dense.variance) * rows).sum(axis=1).reshape(wanted.shape[1:])
         matrices = np.stack([*area_covariances(cov, plan.spine.units[level], units)])
         assert close(margin_variance(plan.layout, matrices, margin), wanted, scale)
+        read = matrices[:, : margin.kinds]
+        assert (
+            margin_variance(plan.layout, read, margin) == margin_variance(plan.layout, matrices, margin)
+        ).all()
 
 
 def test_no_areas_and_an_empty_one():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
+
 import numpy as np
 import pytest
 from tests.topdown.two_pass_cases import random_plan
 
 from tabulae.errors import InvalidArgument
+from tabulae.products.areas.passes import vectors
 from tabulae.products.areas.passes.vectors import NodeVectors
 
 
@@ -33,6 +36,37 @@ def test_what_is_put_is_taken(seed, tmp_path):
     again = NodeVectors.zeros(plan, np.int64)
     again.put_on(nodes, every, opened.take_on(nodes, every))
     assert (again.flat == opened.flat).all()
+
+
+def test_what_is_fetched_is_what_is_needed(monkeypatch):
+    """Of a file, the pages of some vectors, and no more between them than is allowed."""
+    plan, header, page, asked = random_plan(np.random.default_rng(3)), 128, 64, []
+
+    class Told(mmap.mmap):
+        def madvise(self, *of: int) -> None:
+            asked.append(of)
+
+    cells = int(plan.offsets[-1])
+    flat = np.ndarray(cells, buffer=Told(-1, header + 8 * cells), offset=header)
+    monkeypatch.setattr(mmap, "PAGESIZE", page)
+    monkeypatch.setattr(vectors, "_BETWEEN", 1)
+    nodes = np.flatnonzero(np.arange(plan.tree.size) % 5 < 2)
+    NodeVectors(plan, flat).fetch(nodes)
+    wanted = np.zeros(-(-(header + 8 * cells) // page), bool)
+    for first, last in zip(plan.offsets[nodes].tolist(), plan.offsets[nodes + 1].tolist(), strict=True):
+        wanted[(header + 8 * first) // page : -(-(header + 8 * last) // page)] = True
+    found = np.zeros_like(wanted)
+    for advice, first, size in asked:
+        assert advice == mmap.MADV_WILLNEED
+        assert not first % page
+        assert not found[first // page : (first + size) // page].any()
+        found[first // page : (first + size) // page] = True
+    apart = np.diff(np.flatnonzero(wanted))
+    assert len(asked) == 1 + (apart > 2).sum() > 1
+    assert found.sum() == wanted.sum() + (apart == 2).sum()
+    assert found[wanted].all()
+    NodeVectors(plan, flat).fetch(nodes[:0])
+    NodeVectors.zeros(plan).fetch(nodes)
 
 
 def test_taking_makes_a_copy():

@@ -69,6 +69,12 @@ def test_estimates_equal_dense_least_squares(seed):
     wanted = dense.estimate(information, truth)
     for node in range(plan.tree.size):
         assert close(found.take(np.array([node])).ravel(), dense.node(node) @ wanted)
+    for pattern in range(len(plan.dense_cells)):
+        nodes = np.flatnonzero(plan.pattern == pattern)
+        sums = found.sums(nodes)
+        assert close(sums, found.take(nodes).sum(axis=-1, keepdims=True))
+        alone = [found.sums(nodes[[i]]) for i in range(nodes.size)]
+        assert not nodes.size or sums.tobytes() == np.concatenate(alone).tobytes()  # in any company
 
 
 @each("seed", SEEDS[::3], long=SEEDS)

@@ -296,9 +296,15 @@ class SpineEstimate:
             return self.vectors.cov
         return Covariances.of(self.plan, () if self.constraints is None else self.constraints.exact)
 
-    def area_covariances(self, area: np.ndarray, areas: int) -> Iterator[np.ndarray]:
-        """V of "gls" for each set of leaves, (kinds, D, D); 0 for dense cells that cannot occur in it."""
-        return area_covariances(self.covariances, area, areas)
+    def area_covariances(
+        self, area: np.ndarray, areas: int, kinds: int | None = None
+    ) -> Iterator[np.ndarray]:
+        """V of "gls" for each set of leaves, (kinds, D, D); 0 for dense cells that cannot occur in it.
+
+        Args:
+            kinds: of how many kinds, from the first on; all where None.
+        """
+        return area_covariances(self.covariances, area, areas, kinds)
 
     def half_widths(self, variance: np.ndarray, level: float) -> np.ndarray:
         """Half the width of an interval for each variance."""
@@ -330,22 +336,33 @@ class SpineEstimate:
         """
         node, owner = covers(self.plan, self._held, leaves, area)
         found = [np.zeros((areas, each.classes, each.inner), self.vectors.dtype) for each in margins]
-        pattern = self.plan.pattern[node]
-        for one in np.unique(pattern).tolist():
-            support = self.plan.dense_cells[one]
-            here = np.flatnonzero(pattern == one)
-            step = max(1, _CELLS // (support.size * self.plan.layout.algebra.cells))
-            for first in range(0, here.size, step):
-                some = here[first : first + step]
-                x = self.vectors.take(node[some])
-                rows, place = np.unique(owner[some], return_inverse=True)
+        take = self.vectors.take
+        if isinstance(self.vectors, TwoPassEstimate) and all(each.kinds == 1 for each in margins):
+            take = self.vectors.sums
+        for some in self._parts(node):
+            support, x = self.plan.dense_cells[self.plan.pattern[node[some[0]]]], take(node[some])
+            rows, place = np.unique(owner[some], return_inverse=True)
+            several = rows.size < some.size
+            if several:
                 ones = sparse.csr_array((np.ones(some.size, x.dtype), (place, np.arange(some.size))))
-                for margin, total in zip(margins, found, strict=True):
-                    present = margin.present(support)
-                    sums = ones @ margin.add_up(x, support).reshape(some.size, -1)
-                    total[rows[:, None], present] += sums.reshape(rows.size, present.size, margin.inner)
-                self.vectors.release()
+            for margin, total in zip(margins, found, strict=True):
+                present, sums = margin.present(support), margin.add_up(x, support)
+                if several:
+                    sums = (ones @ sums.reshape(some.size, -1)).reshape(rows.size, present.size, margin.inner)
+                total[(rows if several else owner[some])[:, None], present] += sums
         return found
+
+    def _parts(self, nodes: np.ndarray) -> Iterator[np.ndarray]:
+        """Positions of nodes (rising) of one support, not too many cells at a time; the next are read meanwhile."""
+        ends = np.cumsum(self.plan.offsets[nodes + 1] - self.plan.offsets[nodes])
+        cuts = np.searchsorted(ends, np.arange(_CELLS, ends[-1], _CELLS)) if nodes.size else []
+        parts = [each for each in np.split(np.arange(nodes.size), cuts) if each.size]
+        for some, following in zip(parts, [*parts[1:], nodes[:0]], strict=True):
+            self.vectors.fetch(nodes[following])
+            pattern = self.plan.pattern[nodes[some]]
+            for one in np.unique(pattern).tolist():
+                yield some[pattern == one]
+            self.vectors.release()
 
     @cached_property
     def _held(self) -> np.ndarray:
@@ -362,6 +379,7 @@ class SpineEstimate:
         inner, nodes = plan.layout.algebra.cells, plan.tree.leaf[first:last]
         order = np.argsort(nodes, kind="stable")
         pattern = plan.pattern[nodes[order]]
+        self.vectors.fetch(np.sort(nodes))
         found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, self.vectors.dtype))]
         for one in np.unique(pattern).tolist():
             here = order[pattern == one]

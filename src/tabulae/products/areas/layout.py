@@ -177,6 +177,11 @@ class Margin:
         """Combinations of its views of symmetric attributes."""
         return self.order.shape[1]
 
+    @property
+    def kinds(self) -> int:
+        """How many kinds of contrast it reads, from the first on: the constant one alone where no other is kept."""
+        return 1 if self.inner == 1 else self.layout.algebra.kinds
+
     @cached_property
     def kept(self) -> int | None:
         """Bits of the symmetric attributes that it keeps; None where a recode joins categories of one."""
@@ -230,7 +235,10 @@ class Margin:
         return np.unique(self.label[support])
 
     def add_up(self, x: np.ndarray, support: np.ndarray) -> np.ndarray:
-        """Q x for x of shape (..., k, N) on a support: shape (..., present classes, inner)."""
+        """Q x for x of shape (..., k, N) on a support: shape (..., present classes, inner).
+
+        Where it reads the constant kind alone, x may also hold sums over N already: shape (..., k, 1).
+        """
         classes = self.present(support)
         return _sums(
             self._inner_sums(x), np.searchsorted(classes, self.label[support]), classes.size, axis=-2
@@ -238,6 +246,8 @@ class Margin:
 
     def _inner_sums(self, x: np.ndarray) -> np.ndarray:
         """Sums over the symmetric attributes alone: x of shape (..., N), answers (..., inner)."""
+        if self.inner == 1:
+            return x.sum(axis=-1, keepdims=True)
         if self.kept is None:
             return _sums(x, self._column, self.inner, axis=-1)
         shape = [self.layout.domain[of].size for of in self.layout.symmetric]

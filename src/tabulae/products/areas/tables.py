@@ -116,7 +116,7 @@ class AreaPublisher:
 
     def rows(self, tables: Sequence[AreaTable], areas: Sequence[Areas]) -> Iterator[tuple[str, pa.Table]]:
         """Pieces of tables with the names of the tables; each table's in order: by type of area, area and cell."""
-        with ahead(self.pieces(tables, areas, self._step)) as pieces:
+        with ahead(self.pieces(tables, areas, self._step, _kinds)) as pieces:
             for asked, part, possible, covariance in pieces:
                 middle, published = self._margins([table.margin for table in asked], part)
                 where = part.leaves, part.owner, part.codes.size
@@ -127,17 +127,22 @@ class AreaPublisher:
                     yield table.name, self._table(table, part, possible, covariance, limits, ends, *numbers)
 
     def pieces(
-        self, wanted: Sequence[Any], areas: Sequence[Areas], step: Callable[[Sequence[Any]], int]
+        self,
+        wanted: Sequence[Any],
+        areas: Sequence[Areas],
+        step: Callable[[Sequence[Any]], int],
+        kinds: Callable[[Sequence[Any]], int] | None = None,
     ) -> Iterator[tuple[Sequence[Any], SomeAreas, np.ndarray, np.ndarray]]:
         """Some areas at a time, as many as ``step`` says of what is asked of their type (``areas`` of the wanted).
 
-        Each with which dense cells can occur, shape (areas, D), and V of "gls", (areas, kinds, D, D).
+        Each with which dense cells can occur, shape (areas, D), and V of "gls", (areas, kinds, D, D): of as many kinds
+        as ``kinds`` says of what is asked, or of all.
         """
         for each in areas:
             asked = [one for one in wanted if each.kind in one.areas]
             if not asked:
                 continue
-            every = self.unbiased.area_covariances(each.leaf, each.codes.size)
+            every = self.unbiased.area_covariances(each.leaf, each.codes.size, kinds and kinds(asked))
             for part in each.parts(step(asked)):
                 yield (
                     asked,
@@ -148,7 +153,7 @@ class AreaPublisher:
 
     def _step(self, asked: Sequence[AreaTable]) -> int:
         cells = max(table.margin.size for table in asked)
-        matrix = self.layout.algebra.kinds * self.layout.size**2
+        matrix = _kinds(asked) * self.layout.size**2
         return max(1, min(_ROWS // cells, _VARIANCES // matrix))
 
     def _margins(
@@ -206,6 +211,11 @@ class AreaPublisher:
         if self.method == POSTERIOR:
             told |= dict(zip(CREDIBLE, ends or [pa.nulls(low.size, pa.int64())] * 2, strict=True))
         return _rows(table, self.method, part, estimate, told, exact)
+
+
+def _kinds(asked: Sequence[AreaTable]) -> int:
+    """How many kinds of contrast some tables read."""
+    return max(table.margin.kinds for table in asked)
 
 
 def _rows(

@@ -72,7 +72,7 @@ class Climb:
     Args:
         first: the first area.
         pairs: of these areas alone, by depth: area, node, full, top.
-        found: shape (areas, kinds, D, D): N.
+        found: shape (areas, kinds, D, D): N; of the first kinds alone where no others are asked for.
     """
 
     cov: Covariances
@@ -81,18 +81,22 @@ class Climb:
     found: np.ndarray
 
     @classmethod
-    def of(cls, cov: Covariances, pairs: AreaPairs, first: int, last: int) -> Climb:
+    def of(cls, cov: Covariances, pairs: AreaPairs, first: int, last: int, kinds: int) -> Climb:
         own = []
         for columns in zip(pairs.area, pairs.node, pairs.full, pairs.top, strict=True):
             here = slice(*np.searchsorted(columns[0], [first, last]))
             area, node, full, top = (column[here] for column in columns)
             own.append((area - first, node, full, top))
         size = cov.plan.layout.size
-        return cls(cov, first, own, np.zeros((last - first, cov.plan.layout.algebra.kinds, size, size)))
+        return cls(cov, first, own, np.zeros((last - first, kinds, size, size)))
 
     @cached_property
     def _kinds(self) -> np.ndarray:
         return np.arange(self.found.shape[1])
+
+    def _asked(self, matrices: np.ndarray) -> np.ndarray:
+        """Those of the kinds that are asked for."""
+        return matrices[..., : self._kinds.size, :, :]
 
     def variances(self) -> np.ndarray:
         """Shape (areas, kinds, D, D)."""
@@ -109,7 +113,7 @@ class Climb:
         for group in self.cov.kinds.groups(node[chosen]):
             variance, which = self.cov.variances_of(group)
             rows = area[chosen[np.searchsorted(node[chosen], group.nodes)]]
-            self.found[np.ix_(rows, self._kinds, group.cells, group.cells)] = variance[which]
+            self.found[np.ix_(rows, self._kinds, group.cells, group.cells)] = self._asked(variance)[which]
 
     def _partly(self, depth: int, below: np.ndarray | None) -> np.ndarray:
         """C of the nodes partly inside that do not yet hold all of their area: shape (nodes, kinds, D, D)."""
@@ -124,13 +128,16 @@ class Climb:
             rows = order[self.cov.kinds.of[node[order]] == kind]
             cells = self.cov.kinds.cells(int(kind))
             distinct, which = np.unique(node[rows], return_inverse=True)
-            move, own = (matrix[which.reshape(-1)] for matrix in self.cov.descent(int(kind), distinct))
+            descent = self.cov.descent(int(kind), distinct)
+            move, own = (self._asked(matrix)[which.reshape(-1)] for matrix in descent)
             part = sums[rows][..., cells]
             after = part @ move
             lost = part @ own @ part.swapaxes(-1, -2)
             high = np.flatnonzero(top[rows] & (node[rows] > 0))
             if high.size:
-                above = self.cov.weights.take_on(self.cov.plan.tree.parent[node[rows[high]]], cells)
+                above = self._asked(
+                    self.cov.weights.take_on(self.cov.plan.tree.parent[node[rows[high]]], cells)
+                )
                 lost[high] += after[high] @ above @ after[high].swapaxes(-1, -2)
             found[np.ix_(rows, self._kinds, np.arange(self.found.shape[2]), cells)] = after
             self._add(area[rows], -lost)
@@ -152,7 +159,7 @@ class Climb:
         chosen = chosen[np.argsort(node[chosen], kind="stable")]
         for group in self.cov.kinds.groups(node[chosen]):
             rows = chosen[np.searchsorted(node[chosen], group.nodes)]
-            own = self.cov.upward(group)
+            own = self._asked(self.cov.upward(group))
             if group.leaf:
                 at, count = np.unique(place[rows], return_counts=True)
                 add = count[:, None, None, None] * own
@@ -184,13 +191,14 @@ def margin_variance(layout: CellLayout, variance: np.ndarray, margin: Margin) ->
     (:meth:`BlockAlgebra.squares`): ``sum_S q[S] r' V[S] r``.
 
     Args:
-        variance: V of the cells' estimates, shape (..., kinds, D, D); zero rows for cells that cannot occur.
+        variance: V of the cells' estimates, shape (..., kinds, D, D); zero rows for cells that cannot occur. Kinds that
+            the margin does not read may be left out.
 
     Returns:
         Shape (..., classes, inner).
     """
     every = np.arange(layout.size)
-    return _by_kind(variance, margin, every) @ margin.squares.T
+    return _by_kind(variance[..., : margin.kinds, :, :], margin, every) @ margin.squares[:, : margin.kinds].T
 
 
 def _by_kind(variance: np.ndarray, margin: Margin, cells: np.ndarray) -> np.ndarray:
@@ -199,7 +207,9 @@ def _by_kind(variance: np.ndarray, margin: Margin, cells: np.ndarray) -> np.ndar
     return ((rows @ variance) * rows).sum(axis=-1).swapaxes(-1, -2)
 
 
-def area_covariances(cov: Covariances, area: np.ndarray, areas: int) -> Iterator[np.ndarray]:
+def area_covariances(
+    cov: Covariances, area: np.ndarray, areas: int, kinds: int | None = None
+) -> Iterator[np.ndarray]:
     """The variance of the estimates of many areas that do not overlap, one after the other.
 
     An area a is followed up the tree, from units wholly inside it, through units partly inside. With C_u the
@@ -213,21 +223,22 @@ def area_covariances(cov: Covariances, area: np.ndarray, areas: int) -> Iterator
 
     Args:
         area: shape (leaves,): the area of each leaf, -1 where it is in none.
+        kinds: of how many kinds of contrast, from the first on; all where None.
 
     Yields:
         For each area in turn shape (kinds, D, D), over all dense cells.
     """
-    algebra, size = cov.plan.layout.algebra, cov.plan.layout.size
+    kinds, size = kinds or cov.plan.layout.algebra.kinds, cov.plan.layout.size
     if not areas:
         return
     pairs = AreaPairs.of(cov, np.asarray(area), areas)
-    cost = (pairs.partly() + 1) * algebra.kinds * size * size
+    cost = (pairs.partly() + 1) * kinds * size * size
     first = 0
     ends = np.cumsum(cost)
     while first < areas:
         before = ends[first - 1] if first else 0
         last = max(int(np.searchsorted(ends, before + _NUMBERS, side="right")), first + 1)
-        yield from Climb.of(cov, pairs, first, last).variances()
+        yield from Climb.of(cov, pairs, first, last, kinds).variances()
         first = last
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -87,16 +88,29 @@ class Passes:
         told = algebra.rotate(self.information.take(group.nodes))
         mean = algebra.apply(own, told)
         if group.kind in self.cov.steps:
-            step = self.cov.step(group.kind, group.nodes)
-            before = _times(step.before, told[..., 0])
-            mean[..., 0] = before + _times(step.before, self._missing(group, before))
+            mean[..., 0] = self._stepped(group, told[..., 0])
         return mean
+
+    def _stepped(self, group: NodeGroup, told: np.ndarray) -> np.ndarray:
+        """mu of leaves with exact sums, of the constant kind, from its m: shapes (m, k)."""
+        step = self.cov.step(group.kind, group.nodes)
+        before = _times(step.before, told)
+        return before + _times(step.before, self._missing(group, before))
 
     def leaf_estimates(self, group: NodeGroup) -> np.ndarray:
         """x^ of leaves of one kind, in natural coordinates, once their parents were told: the same in any company."""
         algebra = self.plan.layout.algebra
         above = self.passed.take_on(self.plan.tree.parent[group.nodes], group.cells)
         return algebra.unrotate(self._leaf_means(group) + algebra.apply(self.cov.upward(group), above))
+
+    def leaf_sums(self, group: NodeGroup) -> np.ndarray:
+        """Sums of x^ of leaves of one kind over N, (m, k, 1), of the constant kind alone: the same in any company."""
+        root, own = sqrt(self.plan.layout.algebra.cells), self.cov.leaf[group.kind]
+        assert own is not None
+        told = self.information.take(group.nodes).sum(axis=-1) / root
+        mean = self._stepped(group, told) if group.kind in self.cov.steps else _times(own[0], told)
+        above = self.passed.take_on(self.plan.tree.parent[group.nodes], group.cells)[..., 0]
+        return root * (mean + _times(self.cov.upward(group)[..., 0, :, :], above))[..., None]
 
     def _rise_group(self, group: NodeGroup, s: np.ndarray) -> None:
         algebra, cov = self.plan.layout.algebra, self.cov
@@ -149,14 +163,21 @@ class TwoPassEstimate:
         return self.passes.estimate.dtype
 
     def take(self, nodes: np.ndarray) -> np.ndarray:
-        algebra, found = self.plan.layout.algebra, None
+        return self._joined(nodes, self._of)
+
+    def sums(self, nodes: np.ndarray) -> np.ndarray:
+        """The vectors of nodes (rising) of one support, added up over N: shape (m, k, 1)."""
+        return self._joined(nodes, self._sums)
+
+    def _joined(self, nodes: np.ndarray, of: Callable[[NodeGroup], np.ndarray]) -> np.ndarray:
+        found = None
         for group in self.cov.kinds.groups(nodes):
-            x = self._of(group)
+            x = of(group)
             if group.nodes.size == nodes.size:
                 return x
             found = np.empty((nodes.size, *x.shape[1:])) if found is None else found
             found[np.searchsorted(nodes, group.nodes)] = x
-        return np.zeros((0, 0, algebra.cells)) if found is None else found
+        return np.zeros((0, 0, self.plan.layout.algebra.cells)) if found is None else found
 
     def take_on(self, nodes: np.ndarray, cells: np.ndarray) -> np.ndarray:
         order = np.argsort(nodes, kind="stable")
@@ -168,12 +189,21 @@ class TwoPassEstimate:
             found[rows[:, None], there] = x
         return found
 
+    def fetch(self, nodes: np.ndarray) -> None:
+        is_leaf = self.cov.kinds.is_leaf[nodes]
+        self.passes.information.fetch(nodes[is_leaf])
+        self.passes.passed.fetch(np.unique(self.plan.tree.parent[nodes[is_leaf]]))
+        self.passes.estimate.fetch(nodes[~is_leaf])
+
     def release(self) -> None:
         for vectors in (self.passes.information, self.passes.estimate, self.passes.passed):
             vectors.release()
 
     def _of(self, group: NodeGroup) -> np.ndarray:
         return self.passes.leaf_estimates(group) if group.leaf else self.passes.estimate.take(group.nodes)
+
+    def _sums(self, group: NodeGroup) -> np.ndarray:
+        return self.passes.leaf_sums(group) if group.leaf else self._of(group).sum(axis=-1, keepdims=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,6 +39,10 @@ class Vectors(Protocol):
         """Vectors of nodes of any supports on chosen dense cells, 0 off their support: shape (m, cells, N)."""
         ...
 
+    def fetch(self, nodes: np.ndarray) -> None:
+        """Have the vectors of nodes (rising) read from a file while other work is done, and nothing around them."""
+        ...
+
     def release(self) -> None:
         """Let go of what is in memory of a file."""
         ...
@@ -59,6 +63,8 @@ class WritableVectors(Vectors, Protocol):
         """Set the cells of nodes first to last - 1 to 0."""
         ...
 
+
+_BETWEEN = 16  # pages that are read along with those before and after them
 
 Ranges = tuple[tuple[int, int], ...]
 """Nodes from first to last - 1 of each: rising, not overlapping."""
@@ -176,6 +182,20 @@ class NodeVectors(_InPlace):
         held = self.flat.base
         if isinstance(held, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             held.madvise(mmap.MADV_DONTNEED)
+
+    def fetch(self, nodes: np.ndarray) -> None:
+        held = self.flat.base
+        if not nodes.size or not isinstance(held, mmap.mmap) or not hasattr(mmap, "MADV_WILLNEED"):
+            return
+        size, header = self.flat.itemsize, len(held) - self.flat.nbytes
+        begin = self._begin(nodes) * size + header
+        end = begin + (self.plan.offsets[nodes + 1] - self.plan.offsets[nodes]) * size
+        first, last = begin // mmap.PAGESIZE, -(-end // mmap.PAGESIZE)
+        runs = np.flatnonzero(first[1:] > last[:-1] + _BETWEEN) + 1
+        for low, high in zip(
+            first[np.append(0, runs)].tolist(), last[np.append(runs, 0) - 1].tolist(), strict=True
+        ):
+            held.madvise(mmap.MADV_WILLNEED, low * mmap.PAGESIZE, (high - low) * mmap.PAGESIZE)
 
     @property
     def dtype(self) -> np.dtype:
@@ -392,6 +412,10 @@ class Halves(_InPlace):
     def clear(self, first: int, last: int) -> None:
         self.above.clear(first, min(last, self._cut))
         self.below.clear(max(first, self._cut), last)
+
+    def fetch(self, nodes: np.ndarray) -> None:
+        self.above.fetch(nodes[nodes < self._cut])
+        self.below.fetch(nodes[nodes >= self._cut])
 
     def release(self) -> None:
         self.above.release()
