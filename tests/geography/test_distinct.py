@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tabulae.domain.codes import numbered
 from tabulae.errors import InvalidArgument
-from tabulae.products.areas.spine.hierarchy import code_column, numbered
+from tabulae.products.areas.spine.hierarchy import code_column
 from tabulae.products.areas.spine.optimise import read_entities, union
 from tabulae.products.areas.spine.shares import distinct_rows
 

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.each import each
 
+from tabulae.domain.codes import numbered
 from tabulae.errors import InvalidArgument
 from tabulae.products.areas.spec.condition import LeafCondition
 
 CELLS = [None, "1", "01", "x'y"]
 TABLE = {
-    "a": np.array([a for a in CELLS for _ in CELLS], object),
-    "b": np.array([b for _ in CELLS for b in CELLS], object),
+    "a": numbered(np.array([a for a in CELLS for _ in CELLS], object)),
+    "b": numbered(np.array([b for _ in CELLS for b in CELLS], object)),
 }
 
 
@@ -46,7 +47,7 @@ conditions = st.recursive(
 @given(conditions)
 def test_a_condition_means_what_it_means_in_sql(text: str) -> None:
     connection = duckdb.connect()
-    rows = list(zip(TABLE["a"].tolist(), TABLE["b"].tolist(), strict=True))
+    rows = list(zip(TABLE["a"].texts.tolist(), TABLE["b"].texts.tolist(), strict=True))
     connection.execute("CREATE TABLE t (i INTEGER, a VARCHAR, b VARCHAR)")
     connection.executemany("INSERT INTO t VALUES (?, ?, ?)", [(i, *row) for i, row in enumerate(rows)])
     expected = connection.execute(f"SELECT i FROM t WHERE {text}").fetchall()

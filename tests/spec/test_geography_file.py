@@ -122,7 +122,7 @@ def test_columns_read_back_as_they_were_written(columns: list[list[str | None]])
     assert list(found.columns) == names
     for name, cells in given_columns.items():
         assert found.columns[name].tolist() == cells.tolist()
-    assert encoded(found.columns) == encoded(given_columns)
+    assert encoded(found.numbered) == encoded(found.columns) == encoded(given_columns)
 
 
 def test_names_and_codes_that_no_text_file_can_hold_are_mistakes(tmp_path: Path) -> None:
@@ -152,6 +152,22 @@ def test_names_and_codes_that_no_text_file_can_hold_are_mistakes(tmp_path: Path)
     assert read(tmp_path, "f.parquet", " a")[1] == [
         'f.parquet: column " a" has blanks around its name: rename it'
     ]
+
+
+@pytest.mark.parametrize("index", [pa.uint8(), pa.int32(), pa.int64()])
+def test_parquet_keeps_words_once(tmp_path: Path, index: pa.DataType) -> None:
+    """Words that nobody has, that are the same without blanks, empty or none; other words in each row group."""
+    words = [pa.array(["b", " a", "none has it", "a "]), pa.array(["", "c", "d", "b"])]
+    places = [pa.array([3, None, 0, 1], index), pa.array([3, None, 0, 1], index)]
+    rows = [pa.DictionaryArray.from_arrays(*pair) for pair in zip(places, words, strict=True)]
+    with pq.ParquetWriter(tmp_path / "f.parquet", pa.schema({"a": rows[0].type})) as writer:
+        for each in rows:
+            writer.write_table(pa.table({"a": each}))
+    found, told = read(tmp_path, "f.parquet", "a")
+    assert not told
+    assert found is not None
+    assert found.columns["a"].tolist() == ["a", None, "b", "a", "b", None, None, "c"]
+    assert found.numbered["a"].codes.tolist() == ["a", "b", "c"]
 
 
 def test_numbers_are_read_where_they_are(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..domain.codes import Numbered, renumbered
 from ..errors import Unsupported
 from .problems import FileMistakes, KeyPath, Problems, nearest, shown
 from .shape import unseen
@@ -26,22 +28,31 @@ MOST_BYTES = 2**31
 MOST_ROWS = 50_000_000
 """The most rows of a file."""
 
+_WORDS = pa.dictionary(
+    pa.int32(), pa.string()
+)  # as columns are read: each word once, and which of them a row has
+
 
 @dataclass(frozen=True, eq=False)
 class TextColumns:
     """Some columns of a file, with the place of every row.
 
     Attributes:
-        columns: name -> shape (rows,), object: text, or None where the cell is empty.
+        numbered: name -> the text of each row, none where the cell is empty.
         line: shape (rows,): the line of a text file, or the row of a Parquet file, counted from 1.
         mistakes: where more mistakes of the file are told.
         content: the file.
     """
 
-    columns: Mapping[str, np.ndarray]
+    numbered: Mapping[str, Numbered]
     line: np.ndarray
     mistakes: FileMistakes
     content: bytes
+
+    @cached_property
+    def columns(self) -> Mapping[str, np.ndarray]:
+        """Name -> shape (rows,), object: text, or None where the cell is empty."""
+        return {name: column.texts for name, column in self.numbered.items()}
 
     @property
     def rows(self) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -95,7 +106,7 @@ def read_public_file(
     if mistakes.told:
         return None
     return TextColumns(
-        {column: _text(table[column]) for column in table.column_names}, line, mistakes, content
+        {column: _coded(table[column]) for column in table.column_names}, line, mistakes, content
     )
 
 
@@ -128,24 +139,26 @@ def read_text_columns(
     found = read_public_file(base, name, path, problems, wanted, axes, parquet=parquet)
     if found is None:
         return None
-    for column, cells in found.columns.items():
+    for column, cells in found.numbered.items():
         if column != column.strip():
             found.mistakes.tell(None, f"column {shown(column)} has blanks around its name: rename it")
         _check_printable(column, cells, found.line, found.mistakes)
     return None if found.mistakes.told else found
 
 
-def _check_printable(column: str, cells: np.ndarray, line: np.ndarray, mistakes: FileMistakes) -> None:
+def _check_printable(column: str, cells: Numbered, line: np.ndarray, mistakes: FileMistakes) -> None:
     """Tell of characters that no reader sees, or that turn what others read around."""
     if bad := unseen(column):
         mistakes.tell(None, f"the name of column {shown(column)} holds {bad}: rename it")
-    plain = pc.call_function("ascii_is_printable", [pa.array(cells, pa.string())])
-    for row in pc.call_function("indices_nonzero", [pc.call_function("invert", [plain])]).to_pylist():
-        if bad := unseen(str(cells[row])):
-            mistakes.tell(int(line[row]), f"the code in column {shown(column)} holds {bad}: remove it")
+    plain = pc.call_function("ascii_is_printable", [pa.array(cells.codes, pa.string())])
+    odd = pc.call_function("indices_nonzero", [pc.call_function("invert", [plain])]).to_pylist()
+    held = {at: bad for at in odd if (bad := unseen(str(cells.codes[at])))}
+    for row in np.flatnonzero(np.isin(cells.index, list(held))).tolist() if held else ():
+        told = f"the code in column {shown(column)} holds {held[int(cells.index[row])]}: remove it"
+        mistakes.tell(int(line[row]), told)
 
 
-def encoded(columns: Mapping[str, np.ndarray]) -> bytes:
+def encoded(columns: Mapping[str, np.ndarray | Numbered]) -> bytes:
     """Columns of text as a CSV file, from which the same columns are read.
 
     >>> encoded({"block": np.array(["01", "02"], object), "place": np.array([None, "a,b"], object)})
@@ -154,19 +167,23 @@ def encoded(columns: Mapping[str, np.ndarray]) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    if (plain := _plain(columns)) is not None:
+    texts = [
+        cells.arrow() if isinstance(cells, Numbered) else pa.array(cells, pa.string())
+        for cells in columns.values()
+    ]
+    if (plain := _plain(texts)) is not None:
         return text.getvalue().encode() + plain
-    writer.writerows(zip(*(cells.tolist() for cells in columns.values()), strict=True))
+    writer.writerows(zip(*(cells.to_pylist() for cells in texts), strict=True))
     return text.getvalue().encode()
 
 
-def _plain(columns: Mapping[str, np.ndarray]) -> bytes | None:
+def _plain(columns: Sequence[pa.Array]) -> bytes | None:
     """The rows below the header, in a fraction of the time; None where one has to be quoted."""
     import pyarrow.csv as pcsv
 
     if len(columns) < 2:
         return None  # an empty cell that is alone on its line is quoted
-    rows = pa.table({str(at): pa.array(cells, pa.string()) for at, cells in enumerate(columns.values())})
+    rows = pa.table(columns, names=[str(at) for at in range(len(columns))])
     written = io.BytesIO()
     try:
         pcsv.write_csv(rows, written, pcsv.WriteOptions(include_header=False, quoting_style="none"))
@@ -229,7 +246,7 @@ def _csv(
         read_options=pcsv.ReadOptions(use_threads=False, column_names=header, skip_rows=1),
         parse_options=pcsv.ParseOptions(invalid_row_handler=skip),
         convert_options=pcsv.ConvertOptions(
-            column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted
+            column_types=dict.fromkeys(wanted, _WORDS), include_columns=wanted
         ),
     )
     _check_rows(table.num_rows)
@@ -266,10 +283,10 @@ def _parquet(
     """The columns of a Parquet file as text, and the number of each row; ``numbers`` of other types are left out."""
     import pyarrow.parquet as pq
 
-    table = pq.read_table(io.BytesIO(content), columns=wanted)
+    table = pq.read_table(io.BytesIO(content), columns=wanted, read_dictionary=wanted)
     for column in wanted:
-        kind = table.schema.field(column).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        stored = table.schema.field(column).type
+        kind = stored.value_type if pa.types.is_dictionary(stored) else stored
         is_axis = column in numbers
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         may_be = pa.types.is_floating(kind) if is_axis else column in truths and pa.types.is_boolean(kind)
@@ -278,6 +295,8 @@ def _parquet(
                 told = f"has type {kind}: write codes as text, and limits as whole numbers"
                 mistakes.tell(None, f"column {shown(column)} {told}")
             table = table.drop_columns([column])
+            continue
+        if stored == _WORDS:
             continue
         position = table.column_names.index(column)
         table = table.set_column(position, column, table[column].cast(pa.string()))
@@ -289,12 +308,11 @@ def _check_rows(rows: int) -> None:
         raise Unsupported(f"it has {rows:,} rows, and at most {MOST_ROWS:,} are read")
 
 
-def _text(column: pa.ChunkedArray) -> np.ndarray:
-    """Object array of text, None where a cell is empty; equal cells are one object."""
-    encoded = pc.call_function("utf8_trim_whitespace", [column.combine_chunks()]).dictionary_encode(
-        null_encoding="encode"
-    )
-    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    values = np.array(encoded.dictionary.to_pylist(), dtype=object)  # pyarrow's ``to_numpy`` loads pandas
-    values[values == ""] = None
-    return values[np.asarray(np.from_dlpack(encoded.indices), dtype=np.int64)]
+def _coded(column: pa.ChunkedArray) -> Numbered:
+    """The text of each row without blanks around it; none where a cell is empty."""
+    if column.type == _WORDS:
+        whole = column.unify_dictionaries().combine_chunks()
+    else:  # chunk by chunk, each would have all words before it, too
+        whole = column.combine_chunks().dictionary_encode()
+    words = pc.call_function("utf8_trim_whitespace", [whole.dictionary])
+    return renumbered(np.from_dlpack(whole.indices.fill_null(-1)), words)

@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 import numpy as np
 from sqlglot import errors, exp, parse_one
 
+from ....domain.codes import Numbered, renumbered
 from ....errors import InvalidArgument
 from ....spec.areas import GeographySection
 from ....spec.problems import KeyPath, Problems, shown
 from ..layout import CellLayout, Supports
-from ..spine.hierarchy import numbered
 from ..spine.shares import distinct_rows
 
 DIALECT = "duckdb"
@@ -41,8 +41,9 @@ class LeafCondition:
     >>> where = LeafCondition.parse("aiannh <> '9999' AND NOT county IN ('001', '003')")
     >>> where.columns
     ('aiannh', 'county')
-    >>> table = {"aiannh": np.array(["9999", "0010", None], object), "county": np.array(["001", "005", "005"], object)}
-    >>> where.holds(table).tolist()
+    >>> from tabulae.domain.codes import numbered
+    >>> given = {"aiannh": ["9999", "0010", None], "county": ["001", "005", "005"]}
+    >>> where.holds({name: numbered(np.array(cells, object)) for name, cells in given.items()}).tolist()
     [False, True, False]
     """
 
@@ -66,7 +67,7 @@ class LeafCondition:
             raise InvalidArgument("is nested too deeply: write it shorter") from None
         return cls(tuple(found), node)
 
-    def holds(self, table: Mapping[str, np.ndarray]) -> np.ndarray:
+    def holds(self, table: Mapping[str, Numbered]) -> np.ndarray:
         """Shape (rows,), boolean: where the condition is true; not where an empty cell leaves it open."""
         return _truth(self._node, table).yes
 
@@ -88,7 +89,7 @@ def _check(node: Node, use: Callable[[str], object]) -> None:
         _refuse(node, "it is not a comparison of a column with text")
 
 
-def _truth(node: Node, table: Mapping[str, np.ndarray]) -> _Truth:
+def _truth(node: Node, table: Mapping[str, Numbered]) -> _Truth:
     """Kleene's three values, of a node that was checked."""
     node = node.unnest()
     if isinstance(node, exp.Not):
@@ -100,21 +101,15 @@ def _truth(node: Node, table: Mapping[str, np.ndarray]) -> _Truth:
         yes, no = (np.logical_and, np.logical_or) if both else (np.logical_or, np.logical_and)
         return _Truth(yes.reduce([part.yes for part in parts]), no.reduce([part.no for part in parts]))
     if isinstance(node, exp.Is):
-        empty = _is_none(table[node.this.unnest().name])
+        empty = table[node.this.unnest().name].index < 0
         return _Truth(empty, ~empty)
     column, values = _compared(node)
     cells = table[column.name]
-    known = ~_is_none(cells)
-    equal = np.zeros(cells.size, bool)
-    for value in values:
-        equal |= np.asarray(cells == value, bool)
+    known = cells.index >= 0
+    equal = np.logical_or.reduce([cells.holds(value) for value in values])
     if isinstance(node, exp.NEQ):
         return _Truth(known & ~equal, equal)
     return _Truth(equal, known & ~equal)
-
-
-def _is_none(cells: np.ndarray) -> np.ndarray:
-    return np.array([cell is None for cell in cells.tolist()], bool)
 
 
 def _compared(node: Node) -> tuple[Node, list[str]]:
@@ -208,47 +203,51 @@ _BETWEEN = "+"  # codes that are joined
 
 def made_columns(
     section: GeographySection,
-    given: Mapping[str, np.ndarray],
+    given: Mapping[str, Numbered],
     conditions: Mapping[str, LeafCondition | None],
     problems: Problems,
-) -> dict[str, np.ndarray]:
+) -> dict[str, Numbered]:
     """The columns that are made of others, each of those of the file and of those before it."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found: dict[str, np.ndarray] = {}
+    found: dict[str, Numbered] = {}
     for name, entry in section.columns.items():
         table = {**given, **found}
         where = conditions[name]
         if entry.join is not None:
-            parts = [pa.array(table[source], pa.string()) for source in entry.join]
-            told = {"null_handling": "replace", "null_replacement": ""}
-            joined = pc.call_function(
-                "binary_join_element_wise", [*parts, _BETWEEN], pc.JoinOptions(**told)
-            ).to_numpy(zero_copy_only=False)
-            numbers = np.stack([numbered(table[source])[0] for source in entry.join], axis=1)
-            joined[(numbers < 0).all(axis=1)] = None
-            distinct = len(distinct_rows(numbers[(numbers >= 0).any(axis=1)] + 1)[0])
-            if distinct > numbered(joined)[1].size:
+            parts = [table[source] for source in entry.join]
+            rows, which = distinct_rows(np.stack([part.index for part in parts], axis=1) + 1)
+            words = [
+                pa.array(np.append("", part.codes)[at], pa.string())
+                for part, at in zip(parts, rows.T, strict=True)
+            ]
+            joined = pc.call_function("binary_join_element_wise", [*words, _BETWEEN])
+            some = rows.any(axis=1)
+            found[name] = renumbered(np.where(some, np.arange(some.size), -1)[which], joined)
+            if some.sum() > found[name].codes.size:
                 told = f"joins different codes to the same one, as they hold {shown(_BETWEEN)}: write them otherwise"
                 problems.add(("geography", "columns", name), told)
-            found[name] = joined
         elif where is not None and entry.then is not None:
-            none = np.full(table[entry.then].size, None, object)
+            then, holds = table[entry.then], where.holds(table)
+            none = Numbered(np.full(holds.size, -1), then.codes[:0])
             other = none if entry.otherwise is None else table[entry.otherwise]
-            found[name] = np.where(where.holds(table), table[entry.then], other)
+            index = np.where(holds, then.index, np.where(other.index < 0, -1, other.index + then.codes.size))
+            found[name] = renumbered(index, pa.array(np.concatenate([then.codes, other.codes]), pa.string()))
     return found
 
 
 def occurring(
     section: GeographySection, support: Supports, layout: CellLayout, problems: Problems
-) -> dict[str, Any]:
+) -> dict[str, Numbered]:
     """The columns that say which categories of an attribute can occur in each leaf, one digit for each.
 
     Args:
         support: of the leaves of the file.
     """
-    found: dict[str, Any] = {}
+    import pyarrow as pa
+
+    found: dict[str, Numbered] = {}
     for name, entry in section.columns.items():
         if entry.occurs is None:
             continue
@@ -269,6 +268,6 @@ def occurring(
                 problems.add_unknown((*path, "but", i), f"category of {entry.occurs}", label, view.labels)
         kept = [i for i, label in enumerate(view.labels) if label not in entry.but]
         rows, which = distinct_rows(support.classes(margin.label, margin.classes)[support.pattern][:, kept])
-        codes = np.array(["".join("01"[int(digit)] for digit in row) or "0" for row in rows.tolist()], object)
-        found[name] = codes[which]
+        codes = ["".join("01"[int(digit)] for digit in row) or "0" for row in rows.tolist()]
+        found[name] = renumbered(which, pa.array(codes, pa.string()))
     return found

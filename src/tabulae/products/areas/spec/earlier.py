@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ....domain.codes import Numbered
 from ....spec.problems import KeyPath, Problems, listed, shown
 from ....spec.promise import SPARSE, Method
 from ....spec.public_file import encoded
@@ -18,7 +19,6 @@ from ...earlier import AREA, COUNT, Columns, EarlierTable
 from ..constraints import FREE, EarlierMargin
 from ..layout import CellLayout, Margin
 from ..sparse.cells import HeldMargin, SparseCounts
-from ..spine.hierarchy import Numbered
 from ..spine.spine import Spine
 from .files import Leaves
 from .limits import Placed, class_name, codes_of

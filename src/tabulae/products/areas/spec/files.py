@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
+from ....domain.codes import Numbered
 from ....spec.areas import GeographySection
 from ....spec.problems import KeyPath, Problems, nearest, shown
 from ....spec.public_file import TextColumns, read_text_columns
-from ..spine.hierarchy import Numbered, numbered
 from .condition import LeafCondition, made_columns, read_condition, read_conditions, refuse_made, sources_of
 
 AXES = ("x", "y")
@@ -25,13 +25,14 @@ AXES = ("x", "y")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
-def read_places(columns: Mapping[str, np.ndarray], kept: np.ndarray) -> np.ndarray | None:
+def read_places(columns: Mapping[str, Numbered], kept: np.ndarray) -> np.ndarray | None:
     """Shape (leaves on the spine, 2): where each is; None where the file has no such columns, or a gap in them.
 
     Args:
         kept: shape (leaves of the file,): which of them are on the spine.
 
-    >>> text = {"x": np.array(["1", "", "3e1"], object), "y": np.array(["-.5", None, "2"], object)}
+    >>> from tabulae.domain.codes import numbered
+    >>> text = {"x": numbered(np.array(["1", None, "3e1"])), "y": numbered(np.array(["-.5", None, "2"]))}
     >>> read_places(text, np.array([True, False, True])).tolist()
     [[1.0, -0.5], [30.0, 2.0]]
     >>> read_places(text, np.ones(3, bool)) is None
@@ -39,17 +40,17 @@ def read_places(columns: Mapping[str, np.ndarray], kept: np.ndarray) -> np.ndarr
     """
     if not all(axis in columns for axis in AXES):
         return None
-    found = np.array([[_number(text) for text in columns[axis][kept].tolist()] for axis in AXES]).T
+    found = np.stack([columns[axis].each(_number, np.nan)[kept] for axis in AXES], axis=1)
     return found if np.isfinite(found).all() else None
 
 
-def only_numbers(column: np.ndarray) -> np.ndarray:
-    """The cells of an axis that are numbers; None in place of the others."""
-    return np.array([text if np.isfinite(_number(text)) else None for text in column.tolist()], object)
+def only_numbers(column: Numbered) -> Numbered:
+    """The cells of an axis that are numbers; none in place of the others."""
+    return column.only(np.isfinite([_number(text) for text in column.codes.tolist()]))
 
 
-def _number(text: str | None) -> float:
-    return float(text) if text and _NUMBER.fullmatch(text) else np.nan
+def _number(text: str) -> float:
+    return float(text) if _NUMBER.fullmatch(text) else np.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,40 +59,28 @@ class Leaves:
 
     Attributes:
         levels: names of the levels, the leaf last.
-        columns: level or entity -> shape (leaves,), object: the code of the unit or entity; None where there is none.
+        columns: level or entity -> the code of the unit or entity of each leaf, or none.
         inside: shape (leaves,), boolean: which leaves ``split`` puts in a branch of their own; None without one.
-        text: column -> shape (leaves,), object: the columns of the file that are used, as it has them; and those of a
-            map, where it has them.
+        text: the columns of the file that are used, as it has them; and those of a map, where it has them.
         row: shape (leaves,): the line of each leaf in the file, or its row, as ``unit`` says.
         unit: "line" or "row".
     """
 
     levels: tuple[str, ...]
-    columns: Mapping[str, np.ndarray]
+    columns: Mapping[str, Numbered]
     inside: np.ndarray | None
-    text: Mapping[str, np.ndarray]
+    text: Mapping[str, Numbered]
     row: np.ndarray
     unit: str
-    _numbers: dict[str, Numbered] = field(default_factory=dict)
 
     @property
     def used(self) -> frozenset[str]:
         return frozenset(self.columns)
 
     @property
-    def codes(self) -> np.ndarray:
+    def codes(self) -> Numbered:
+        """Of the leaves themselves: each has one of its own."""
         return self.columns[self.levels[-1]]
-
-    def numbered(self, name: str) -> Numbered:
-        """The codes of a level or entity, numbered once."""
-        if name not in self._numbers:
-            self._numbers[name] = _narrow(numbered(self.columns[name]))
-        return self._numbers[name]
-
-
-def _narrow(column: Numbered) -> Numbered:
-    """The same in half the memory, while it is kept."""
-    return column._replace(index=column.index.astype(np.int32))
 
 
 def read_leaves(section: GeographySection, base: Path, problems: Problems) -> Leaves | None:
@@ -105,9 +94,9 @@ def read_leaves(section: GeographySection, base: Path, problems: Problems) -> Le
     found = read_text_columns(base, section.file, ("geography", "file"), problems, needed, numbers=AXES)
     if found is None:
         return None
-    made = made_columns(section, found.columns, conditions, problems)
-    every = {**found.columns, **made}
-    numbers = _checked_units(tuple(section.levels), replace(found, columns=every))
+    made = made_columns(section, found.numbered, conditions, problems)
+    every = {**found.numbered, **made}
+    _check_units(tuple(section.levels), every, found)
     columns = {name: _without(every[name], section.outside.get(name)) for name in (*needed, *made)}
     inside = None
     if split is not None:
@@ -120,8 +109,7 @@ def read_leaves(section: GeographySection, base: Path, problems: Problems) -> Le
             )
     if len(problems.found) > before:
         return None
-    about = found.columns, found.line, found.mistakes.unit, numbers
-    return Leaves(tuple(section.levels), columns, inside, *about)
+    return Leaves(tuple(section.levels), columns, inside, found.numbered, found.line, found.mistakes.unit)
 
 
 def _needed(
@@ -157,37 +145,31 @@ def _needed(
     return needed
 
 
-def _without(column: np.ndarray, outside: str | None) -> np.ndarray:
-    if outside is None:
-        return column
-    found = column.copy()
-    found[np.asarray(column == outside, bool)] = None
-    return found
+def _without(column: Numbered, outside: str | None) -> Numbered:
+    return column if outside is None else column.only(column.codes != outside)
 
 
-def _checked_units(levels: tuple[str, ...], found: TextColumns) -> dict[str, Numbered]:
-    """The codes of each level, numbered, with each mistake in them told."""
-    index = {name: numbered(found.columns[name]) for name in levels}
-    number, codes = index[levels[-1]]
+def _check_units(levels: tuple[str, ...], columns: Mapping[str, Numbered], found: TextColumns) -> None:
+    """Tell of each mistake in the codes of the levels."""
+    number, codes = columns[levels[-1]]
     for row in np.flatnonzero(number < 0).tolist():
         found.mistakes.tell(
             int(found.line[row]), f"{levels[-1]} is empty: each row is one leaf, with its code"
         )
     for above, below in pairwise(levels):
-        _check_nested(above, below, index, found)
+        _check_nested(above, below, columns, found)
     first = _first(number, codes.size)
-    above = index[levels[max(len(levels) - 2, 0)]][0]
+    above = columns[levels[max(len(levels) - 2, 0)]].index
     twice = (number >= 0) & (first[number] != np.arange(number.size))
     same = above == above[first[number]]
     for row in np.flatnonzero(twice & same).tolist():
         line = int(found.line[first[number[row]]])
         told = f"{levels[-1]} {shown(str(codes[number[row]]))} is already on {found.mistakes.unit} {line}"
         found.mistakes.tell(int(found.line[row]), told)
-    return {name: _narrow(column) for name, column in index.items()}
 
 
-def _check_nested(above: str, below: str, index: Mapping[str, Numbered], found: TextColumns) -> None:
-    (upper, upper_codes), (lower, lower_codes) = index[above], index[below]
+def _check_nested(above: str, below: str, columns: Mapping[str, Numbered], found: TextColumns) -> None:
+    (upper, upper_codes), (lower, lower_codes) = columns[above], columns[below]
     both = np.flatnonzero((upper >= 0) & (lower >= 0))
     first = np.full(lower_codes.size, -1)
     first[lower[both[::-1]]] = both[::-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from math import prod
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 from sqlglot import errors, exp, parse_one
 
 from ....domain import Domain
+from ....domain.codes import Numbered
 from ....domain.predicate import Predicate, over, tests
 from ....domain.sql import DIALECT, Where
 from ....errors import InvalidArgument
@@ -26,7 +27,6 @@ from ....spec.sections import Document
 from ..constraints import NO_LIMIT, AreaConstraints, EarlierMargin, ExactMargin
 from ..layout import MOST_DENSE, CellLayout, Margin, Supports
 from ..sparse.cells import MOST_DENSE as MOST_SPARSE
-from ..spine.hierarchy import Numbered
 from ..spine.shares import distinct_rows
 from ..spine.spine import Spine
 from .files import Leaves
@@ -88,7 +88,7 @@ def read_bound(
     found = read_text_columns(base, entry.file, path, problems, needed, (LEAST, MOST))
     if found is None:
         return None
-    if not {LEAST, MOST} & found.columns.keys():
+    if not {LEAST, MOST} & found.numbered.keys():
         found.mistakes.tell(
             1, f"has neither a column {LEAST} nor {MOST}: limits are in one of them, or in both"
         )
@@ -103,13 +103,13 @@ def read_bound(
     if found.mistakes.told:
         return None
     _check_once(row * margin.classes + group, found)
-    shape = (leaves.codes.size, margin.classes)
+    shape = (leaves.row.size, margin.classes)
     lower = np.zeros(shape, np.int64)
     upper = np.full(shape, 0 if entry.unlisted == "zero" else NO_LIMIT, np.int64)
     lower[row, group], upper[row, group] = least, most
     if found.mistakes.told:
         return None
-    return Bound(at, entry.file, margin, lower, upper, encoded(found.columns))
+    return Bound(at, entry.file, margin, lower, upper, encoded(found.numbered))
 
 
 def _leaf_of(found: TextColumns, leaves: Leaves) -> np.ndarray:
@@ -118,16 +118,15 @@ def _leaf_of(found: TextColumns, leaves: Leaves) -> np.ndarray:
     import pyarrow.compute as pc
 
     name = leaves.levels[-1]
-    codes = found.columns[name]
-    known = pa.array(leaves.codes.tolist(), pa.string())
-    place = pc.call_function("index_in", [pa.array(codes, pa.string())], pc.SetLookupOptions(known))
-    row = place.fill_null(-1).to_numpy().astype(np.int64)
+    cells = found.numbered[name]
+    known = pc.SetLookupOptions(pa.array(leaves.codes.codes, pa.string()))
+    place = pc.call_function("index_in", [pa.array(cells.codes, pa.string())], known).fill_null(-1)
+    leaf = np.full(leaves.row.size + 1, -1)
+    leaf[leaves.codes.index] = np.arange(leaves.row.size)
+    row = leaf[np.append(np.from_dlpack(place), -1)[cells.index]]
     for i in np.flatnonzero(row < 0).tolist():
-        told = (
-            f"{name} is empty"
-            if codes[i] is None
-            else f"no leaf of the geography has {name} {shown(codes[i])}"
-        )
+        code = cells.text(i)
+        told = f"{name} is empty" if code is None else f"no leaf of the geography has {name} {shown(code)}"
         found.mistakes.tell(int(found.line[i]), told)
     return row
 
@@ -137,19 +136,17 @@ def _class_of(found: TextColumns, margin: Margin, domain: Domain) -> np.ndarray:
     ordered = sorted(margin.names, key=lambda name: domain.axis(domain.resolve(name).attribute.name))
     total = np.zeros(found.line.size, np.int64)
     for name in ordered:
-        cells = found.columns[name]
-        position = {text: _position(domain, name, text) for text in set(cells.tolist())}
-        each = np.array([position[text] for text in cells.tolist()], np.int64)
+        cells = found.numbered[name]
+        each = cells.each(partial(_position, domain, name), -1)
         for i in np.flatnonzero(each < 0).tolist():
-            told = f"{name} is empty" if cells[i] is None else f"there is no {name} {shown(cells[i])}"
+            code = cells.text(i)
+            told = f"{name} is empty" if code is None else f"there is no {name} {shown(code)}"
             found.mistakes.tell(int(found.line[i]), f"{told}; {_known(domain, name)}")
         total = total * len(domain.resolve(name).labels) + each
     return total
 
 
-def _position(domain: Domain, name: str, text: str | None) -> int:
-    if text is None:
-        return -1
+def _position(domain: Domain, name: str, text: str) -> int:
     if domain.recode(name) is not None:
         labels = domain.resolve(name).labels
         return labels.index(text) if text in labels else -1
@@ -165,22 +162,18 @@ def _known(domain: Domain, name: str) -> str:
 
 
 def _limits(found: TextColumns, column: str, otherwise: int) -> np.ndarray:
-    if column not in found.columns:
+    if column not in found.numbered:
         return np.full(found.line.size, otherwise, np.int64)
-    cells = found.columns[column].tolist()
-    value = {text: _whole(text, otherwise) for text in set(cells)}
-    limits = np.array([value[text] for text in cells], np.int64)
+    cells = found.numbered[column]
+    limits = cells.each(_whole, otherwise)
     for i in np.flatnonzero(limits < 0).tolist():
-        told = (
-            f"{column} is {shown(cells[i])}: write a whole number from 0 to {LARGEST:,}, without separators"
-        )
+        said = shown(str(cells.text(i)))
+        told = f"{column} is {said}: write a whole number from 0 to {LARGEST:,}, without separators"
         found.mistakes.tell(int(found.line[i]), told)
     return limits
 
 
-def _whole(text: str | None, otherwise: int) -> int:
-    if text is None:
-        return otherwise
+def _whole(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or len(text) > 15 or int(text) > LARGEST:
         return -1
     return int(text)
@@ -303,7 +296,7 @@ def codes_of(
         return None
     if level not in leaves.columns:  # the root that is added
         return Numbered(np.zeros(spine.leaves, np.int64), spine.hierarchy.codes[0][:1])
-    codes = leaves.numbered(level).at(kept)
+    codes = leaves.columns[level].at(kept)
     if not codes.codes.size:
         problems.add(
             path, f"no leaf where anything can be counted lies in any {level}: remove this [[{section[0]}]]"
@@ -541,7 +534,7 @@ def read_universe(
 def support_of(bounds: Sequence[Bound], layout: CellLayout, leaves: Leaves, problems: Problems) -> Supports:
     """What can occur in each leaf of the file; what must and cannot is a mistake."""
     can = [bound.upper > 0 for bound in bounds]
-    kinds, which = distinct_rows(np.concatenate([np.ones((leaves.codes.size, 1), bool), *can], axis=1))
+    kinds, which = distinct_rows(np.concatenate([np.ones((leaves.row.size, 1), bool), *can], axis=1))
     rows, first = np.ones((len(kinds), layout.size), bool), 1
     for bound in bounds:
         rows &= kinds[:, first : first + bound.margin.classes][:, bound.margin.label]
@@ -551,7 +544,7 @@ def support_of(bounds: Sequence[Bound], layout: CellLayout, leaves: Leaves, prob
         occurs = support.classes(bound.margin.label, bound.margin.classes)[support.pattern]
         for leaf, group in np.argwhere((bound.lower > 0) & ~occurs)[:3].tolist():
             told = (
-                f"{leaves.levels[-1]} {shown(str(leaves.codes[leaf]))} must have {bound.lower[leaf, group]} "
+                f"{leaves.levels[-1]} {shown(str(leaves.codes.text(leaf)))} must have {bound.lower[leaf, group]} "
                 f"{class_name(bound.margin, group)} or more, and no cell of it can occur there: another bound, or a "
                 "structural zero, removes them all"
             )
@@ -622,7 +615,7 @@ def join_constraints(
     for leaf, group in np.argwhere(lower > upper)[:3].tolist():
         told = (
             f"together with the others it leaves no count of {class_name(first.margin, group)} to "
-            f"{shown(str(leaves.codes[leaf]))}: {lower[leaf, group]} or more, and {upper[leaf, group]} or fewer"
+            f"{shown(str(leaves.codes.text(leaf)))}: {lower[leaf, group]} or more, and {upper[leaf, group]} or fewer"
         )
         problems.add(("bound", limiting[-1].at), told)
     present, part = np.unique(first.margin.label, return_inverse=True)

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import linalg
 
 from ....domain import Domain, Figure
+from ....domain.codes import Numbered
 from ....errors import InvalidArgument, Unsupported
 from ....estimation.figures import linears_of
 from ....privacy import ZCDP, PureDP, exact
@@ -28,7 +29,7 @@ from ..constraints import AreaConstraints, check_reachable
 from ..descent.limits import NodeLimits
 from ..layout import CellLayout, Margin, Supports
 from ..passes.forms import AreaForms
-from ..spine.hierarchy import ROOT, Numbered
+from ..spine.hierarchy import ROOT
 from ..spine.spine import Spine
 from ..spine_plan import SpinePlan
 from .condition import occurring
@@ -70,7 +71,7 @@ def levels_of(leaves: Leaves, kept: np.ndarray | None) -> SpineLevels:
         kept: shape (leaves,), boolean: which of them are on the spine; None for all.
     """
     first = leaves.levels[0]
-    number = np.where(True if kept is None else kept, leaves.numbered(first).index, _OFF)
+    number = np.where(True if kept is None else kept, leaves.columns[first].index, _OFF)
     used = np.unique(number[number > _OFF])
     outside = leaves.row[number == -1]
     if used.size < 2 and not outside.size and len(leaves.levels) > 1:
@@ -234,12 +235,12 @@ class Geography:
     @cached_property
     def leaf_codes(self) -> np.ndarray:
         """Shape (leaves,), text: codes of the universe, in the order of the spine's leaves."""
-        return self._leaves.codes[self._kept].astype(np.str_)
+        return self._leaves.codes.texts[self._kept].astype(np.str_)
 
     @cached_property
     def dropped(self) -> np.ndarray:
         """Codes, as text, of the leaves outside the universe: nothing can occur there."""
-        return self._leaves.codes[~self._kept].astype(np.str_)
+        return self._leaves.codes.texts[~self._kept].astype(np.str_)
 
     @property
     def kept(self) -> np.ndarray:
@@ -249,7 +250,7 @@ class Geography:
     @property
     def entities(self) -> dict[str, np.ndarray]:
         """For each entity type, shape (leaves,), object: the entity of each leaf of the universe; None for none."""
-        return {name: self._leaves.columns[name][self._kept] for name in self.entity_types}
+        return {name: self._leaves.columns[name].texts[self._kept] for name in self.entity_types}
 
     @property
     def area_types(self) -> tuple[str, ...]:
@@ -266,7 +267,7 @@ class Geography:
         if name not in self.area_types:
             raise InvalidArgument(f"{name!r} is not a level or entity type: {', '.join(self.area_types)}")
         if name not in self._areas:
-            index, codes = self._leaves.numbered(name)
+            index, codes = self._leaves.columns[name]
             self._areas[name] = codes, index[self._kept].astype(np.int64)
         return self._areas[name]
 
@@ -286,7 +287,7 @@ def read_spines(
 
     None, with the mistakes recorded, where there can be none.
     """
-    columns = {name: leaves.numbered(name).at(kept) for name in leaves.columns}
+    columns = {name: column.at(kept) for name, column in leaves.columns.items()}
     plain = problems.attempt(("geography", "levels"), lambda: Spine.from_codes(columns, leaves.levels))
     spine = plain and _split(section, plain, leaves.inside, kept, problems)
     if plain is None or spine is None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from ....domain.codes import Numbered, numbered
 from ....errors import InvalidArgument
 
 
@@ -73,50 +74,6 @@ def texts(values: np.ndarray) -> Any:
         return pa.array(values, pa.string())
     except UnicodeEncodeError:  # half of a surrogate pair
         return None
-
-
-class Numbered(NamedTuple):
-    """A column of codes, each known by its number.
-
-    Attributes:
-        index: shape (rows,): positions in ``codes``, -1 where there is no code.
-        codes: shape (codes,), object: those that occur, rising, each the text of the column.
-    """
-
-    index: np.ndarray
-    codes: np.ndarray
-
-    def at(self, rows: np.ndarray) -> Numbered:
-        """Those of some rows, with the codes that occur there.
-
-        >>> numbered(np.array(["b", None, "a"], object)).at(np.array([False, True, True]))
-        Numbered(index=array([-1,  0]), codes=array(['a'], dtype=object))
-        """
-        index, used = self.index[rows], np.zeros(self.codes.size + 1, bool)
-        used[index] = True
-        used[-1] = False  # where there is no code
-        place = np.where(used, np.cumsum(used) - 1, -1)
-        return Numbered(place[index], self.codes[used[:-1]])
-
-
-def numbered(column: np.ndarray) -> Numbered:
-    """A column of codes, numbered.
-
-    >>> index, codes = numbered(np.array(["b", None, "a"], object))
-    >>> index.tolist(), codes.tolist()
-    ([1, -1, 0], ['a', 'b'])
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    encoded = pa.array(column, pa.string()).dictionary_encode()
-    order = pc.call_function("array_sort_indices", [encoded.dictionary])
-    place = np.empty(len(order) + 1, np.int64)
-    place[order.to_numpy()], place[-1] = np.arange(len(order)), -1
-    index = place[encoded.indices.fill_null(-1).to_numpy()]
-    some, codes = index >= 0, np.empty(len(order), object)
-    codes[index[some]] = column[some]  # no copies: of millions of codes they would be the most of a spec
-    return Numbered(index, codes)
 
 
 ROOT = "root"

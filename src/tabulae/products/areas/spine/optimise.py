@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ....domain.codes import Numbered, numbered
 from ....errors import InvalidArgument
-from .hierarchy import Hierarchy, Numbered, code_column, numbered_codes
+from .hierarchy import Hierarchy, code_column, numbered_codes
+from .shares import distinct_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -456,8 +458,8 @@ def _runs(
     Returns:
         The run of each unit, and the parent of each run, rising.
     """
-    _, kind = np.unique(np.stack([parent, membership]), axis=1, return_inverse=True)
-    order = np.lexsort((codes.astype(str), kind))
+    kind = distinct_rows(np.stack([parent, membership], axis=1))[1]
+    order = np.lexsort((numbered(codes).index, kind))
     size = np.bincount(kind)
     start = np.cumsum(size) - size
     kind_parent = np.empty(size.size, np.int64)

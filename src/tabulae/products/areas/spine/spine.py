@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ....domain.codes import Numbered
 from ....errors import InvalidArgument
-from .hierarchy import Hierarchy, Numbered, from_columns, from_marks, from_parent_column, numbered_codes
+from .hierarchy import Hierarchy, from_columns, from_marks, from_parent_column, numbered_codes
 from .optimise import Entities, optimise, osed, read_entities
 from .shares import Amount, Shares, bypass, read_shares
 
