@@ -80,6 +80,31 @@ def test_unlisted_pairs_may_be_free(state: State) -> None:
     assert constraints.upper[0].tolist() == [NO_LIMIT] * 3
 
 
+def test_the_order_of_the_lines_says_nothing(state: State) -> None:
+    """What can occur in a block, its limits and its areas are the same in whatever line it stands."""
+
+    def by_code() -> dict[str, object]:
+        geography = state.geography()
+        assert geography.constraints is not None
+        support = geography.plan().support.rows
+        areas = {name: geography.areas(name) for name in ("county", "place")}
+        return {
+            code: (
+                support[i].tolist(),
+                geography.constraints.lower[i].tolist(),
+                geography.constraints.upper[i].tolist(),
+                {name: codes[unit[i]] if unit[i] >= 0 else None for name, (codes, unit) in areas.items()},
+            )
+            for i, code in enumerate(geography.leaf_codes.tolist())
+        }
+
+    wanted = by_code()
+    assert len({str(each) for each in wanted.values()}) > 4
+    head, *lines = SPINE.splitlines(keepends=True)
+    state.file("spine.csv", "".join([head, *lines[5:], *lines[4::-1]]))
+    assert by_code() == wanted
+
+
 def test_bounds_that_limit_nothing_leave_their_margin_open(state: State) -> None:
     rows = [line.split(",")[:2] for line in FACILITIES.splitlines()[1:]]
     state.file("facilities.csv", "block,hhgq,at_most\n" + "".join(f"{b},{h},\n" for b, h in rows))

@@ -145,6 +145,11 @@ def test_names_and_codes_that_no_text_file_can_hold_are_mistakes(tmp_path: Path)
             assert read(tmp_path, "f.csv", "a")[1] == [
                 f'f.csv, line 4: the code in column "a" holds {told}: remove it'
             ]
+    pq.write_table(pa.table({"a": ["u\tv", "x", "u\tv"]}), tmp_path / "f.parquet")
+    assert [each.split(":")[0] for each in read(tmp_path, "f.parquet", "a")[1]] == [
+        "f.parquet, row 1",
+        "f.parquet, row 3",
+    ]
     pq.write_table(pa.table({"a\u202eb": ["x"]}), tmp_path / "f.parquet")
     [told] = read(tmp_path, "f.parquet", "a\u202eb")[1]
     assert told.endswith("holds the direction character U+202E: rename it")
