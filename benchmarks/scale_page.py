@@ -251,8 +251,8 @@ def checked_part() -> str:
     file = CHECKED.relative_to(ROOT)
     return f"""`python -m benchmarks.state_check RELEASE SPEC --csv {file}` counts by SQL of its
 own, over microdata, tables and public files, how often each of {len(rules)} rules is broken: **{sum(rules)} times**
-in the last release of a nation. The people of an area were wrong by so many, mean over areas; tracts and block groups
-are those of the file, which are off the spine:
+in a release of the nation between the two. The people of an area were wrong by so many, mean over areas; tracts and
+block groups are those of the file, which are off the spine:
 
 | {" | ".join(errors)} |
 |{"--:|" * len(errors)}
