@@ -203,6 +203,29 @@ def test_margins_of_any_areas_are_sums_of_leaves(method, seed, names):
     assert found.dtype == leaves.dtype
 
 
+@pytest.mark.parametrize("cells", [20, 1 << 21])
+def test_what_a_table_reads_was_asked_for_before(cells, monkeypatch):
+    """One part or several: nothing is left to page faults, which read far around a node."""
+    case = random_case(np.random.default_rng(5), 12, 3)
+    done = estimate_spine(case.plan, case.values(1), "bluedown")
+    fetched, taken, kind = [], [], type(done.vectors)
+    fetch, take = kind.fetch, kind.take
+    monkeypatch.setattr(estimate, "_CELLS", cells)
+    monkeypatch.setattr(
+        kind, "fetch", lambda self, nodes: (fetched.extend(nodes.tolist()), fetch(self, nodes))[1]
+    )
+
+    def told(self, nodes):
+        assert set(nodes.tolist()) <= set(fetched)
+        taken.extend(nodes.tolist())
+        return take(self, nodes)
+
+    monkeypatch.setattr(kind, "take", told)
+    done.margin(case.plan.layout.margin([]), np.arange(12) % 5, 5)
+    assert taken
+    assert sorted(taken) == sorted(fetched)
+
+
 @each("method", ["bluedown"], long=METHODS)
 def test_an_interrupted_estimate_goes_on(tmp_path, method):
     """Stopped before each stage in turn, the estimate is what it would have been; finished stages are not redone."""

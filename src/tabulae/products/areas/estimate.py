@@ -357,7 +357,8 @@ class SpineEstimate:
         ends = np.cumsum(self.plan.offsets[nodes + 1] - self.plan.offsets[nodes])
         cuts = np.searchsorted(ends, np.arange(_CELLS, ends[-1], _CELLS)) if nodes.size else []
         parts = [each for each in np.split(np.arange(nodes.size), cuts) if each.size]
-        for some, following in zip(parts, [*parts[1:], nodes[:0]], strict=True):
+        none = np.zeros(0, np.int64)  # before the first, which is asked for, too
+        for some, following in zip([none, *parts], [*parts, none], strict=True):
             self.vectors.fetch(nodes[following])
             pattern = self.plan.pattern[nodes[some]]
             for one in np.unique(pattern).tolist():
